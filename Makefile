@@ -12,7 +12,7 @@ BIN ?= .
 
 # No fast-math: results are compared bit for bit. -ffp-contract=off: every fused multiply-add is written out.
 OPT ?= -O3 -march=native
-FLAGS := $(OPT) -ffp-contract=off -fopenmp -Wall -Wextra -Wno-psabi
+FLAGS := $(OPT) -ffp-contract=off -fno-math-errno -fopenmp -Wall -Wextra -Wno-psabi
 ifeq ($(SANITIZE),1)
 FLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 endif

@@ -42,11 +42,14 @@ inline std::string read_file(const std::string& path, uint64_t limit = uint64_t(
         if (out.size() > limit)
             fail(path + ": larger than " + bytes_text(double(limit)), "is this really the file you meant?");
     }
-    if (in.bad()) fail(path + ": cannot read: " + std::strerror(errno), "is it a folder, or on a failing disk?");
+    if (in.bad())
+        fail(path + ": cannot read: " + std::strerror(errno), "is it a folder, or on a failing disk?");
     return out;
 }
 
-inline Json read_json(const std::string& path) { return parse_json(read_file(path), path); }
+inline Json read_json(const std::string& path) {
+    return parse_json(read_file(path), path);
+}
 
 // The keys of an object, for error messages: "id", "text"
 inline std::string keys_found(const Json& object) {

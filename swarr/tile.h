@@ -18,7 +18,7 @@ constexpr int tile_rows = 14, panel_vectors = 2;
 constexpr int tile_rows = 6, panel_vectors = 1;
 #endif
 template <class T>
-constexpr int panel_width = panel_vectors * lanes<T>;
+constexpr int panel_width = panel_vectors* lanes<T>;
 
 // f(0), ..., f(N-1) with constant arguments: accumulators stay in registers on every compiler.
 template <class F, int... I>

@@ -7,32 +7,12 @@
 // batch. Since gradients add in the order of tokens, the cut changes no bit.
 #pragma once
 #include <cmath>
+#include <memory>
 
 #include "checkpoint.h"
 #include "cli.h"
+#include "data.h"
 #include "model.cuh"
-
-// One packed document and what is learned from it: target[i] is predicted at token i, -1 for nothing.
-struct Sequence {
-    std::vector<int> token, target;  // (n)
-    std::vector<float> coefficient;  // (n), or empty for 1
-    int targets() const {
-        int n = 0;
-        for (int t : target) n += t >= 0;
-        return n;
-    }
-};
-
-// Trains position i on token i + 1 where `learn` is set.
-//   token  = <s> a b c </s>     learn = 0 0 0 1 1   ->   target = - - c </s> -
-inline Sequence make_sequence(const std::vector<int>& token, const std::vector<char>& learn) {
-    Sequence s;
-    s.token = token;
-    s.target.assign(token.size(), -1);
-    for (size_t i = 1; i < token.size(); i++)
-        if (learn[i]) s.target[i - 1] = token[i];
-    return s;
-}
 
 struct TrainOptions {
     double lr = 1e-4, min_lr = 0, weight_decay = 0.1, clip = 1;
@@ -152,7 +132,7 @@ class Trainer {
         args.w = model.head();
         args.dx = learn ? model.hidden_gradient() : nullptr;
         args.dw = learn ? model.head_gradient() : nullptr;
-        TokenLossSum sum = token_loss(model.dev, args, *workspace_);
+        TokenLossSum sum = token_loss_forward_backward(model.dev, *workspace_, args);
         if (learn) model.backward();
         return sum;
     }

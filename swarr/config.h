@@ -287,7 +287,7 @@ inline void check_config(const ModelConfig& c, const std::string& where) {
         if (c.*size.field < 1 || c.*size.field > size.largest)
             fail(
                 where + ": " + size.key + format(" %d is not from 1 to %d", c.*size.field, int(size.largest)),
-                "mend the value");
+                "correct it in the file, or get the file again");
     if (c.heads % c.kv_heads != 0)
         fail(where + format(": num_attention_heads %d is not a multiple of num_key_value_heads %d", c.heads,
                             c.kv_heads),

@@ -35,7 +35,7 @@ class Fields {
         if (!fits || value.get<int64_t>() < low || value.get<int64_t>() > high)
             fail(where_ + ": key " + quoted(key) + ": " + shown(value) + " is not a whole number from " +
                      std::to_string(low) + " to " + std::to_string(high),
-                 "mend the value");
+                 "correct it in the file, or get the file again");
         return value.get<int64_t>();
     }
     int64_t integer(const char* key, int64_t low, int64_t high, int64_t missing) const {
@@ -46,7 +46,7 @@ class Fields {
         if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high))
             fail(where_ + ": key " + quoted(key) + ": " + shown(value) + " is not a number from " +
                      format("%g to %g", low, high),
-                 "mend the value");
+                 "correct it in the file, or get the file again");
         return value.get<double>();
     }
     double number(const char* key, double low, double high, double missing) const {
@@ -56,13 +56,13 @@ class Fields {
         if (!has(key)) return missing;
         if (!at(key).is_boolean())
             fail(where_ + ": key " + quoted(key) + ": " + shown(at(key)) + " is neither true nor false",
-                 "mend the value");
+                 "correct it in the file, or get the file again");
         return at(key).get<bool>();
     }
     std::string text(const char* key) const {
         if (!at(key).is_string())
             fail(where_ + ": key " + quoted(key) + ": " + shown(at(key)) + " is not a string",
-                 "mend the value");
+                 "correct it in the file, or get the file again");
         return at(key).get<std::string>();
     }
     std::string text(const char* key, const std::string& missing) const {
@@ -78,7 +78,7 @@ class Fields {
             if (!id.is_number_integer() || id < 0 || id >= vocab)
                 fail(where_ + ": key " + quoted(key) + ": " + shown(id) +
                          " is not a token id below vocab_size " + std::to_string(vocab),
-                     "mend the value");
+                     "correct it in the file, or get the file again");
             out.push_back(id.get<int>());
         }
         return out;

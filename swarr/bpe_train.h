@@ -2,8 +2,8 @@
 //
 // The most frequent pair of neighbours becomes a token, again and again. Ties go to the pair with the smaller
 // ids, so the result depends on the text alone; it is the one that Hugging Face's BpeTrainer finds with its
-// byte alphabet. Texts are cut into pieces first and equal pieces counted once; a merge visits only the pieces
-// that hold its pair.
+// byte alphabet. Texts are cut into pieces first and equal pieces counted once; a merge visits only the
+// pieces that hold its pair.
 #pragma once
 #include <algorithm>
 #include <queue>
@@ -44,13 +44,14 @@ class BpeTrainer {
 
     size_t distinct_pieces() const { return counts_.size(); }
 
-    // Learns until there are `vocab_size` tokens, bytes and special tokens included; fewer where every piece has become
-    // one token. Errors: a size below that of bytes and special tokens.
+    // Learns until there are `vocab_size` tokens, bytes and special tokens included; fewer where every piece
+    // has become one token. Errors: a size below that of bytes and special tokens.
     void train(int vocab_size) {
         int tokens = vocab_size - int(special_.size());
         if (tokens < 256 || vocab_size > max_token_id)
             fail("a vocabulary of " + std::to_string(vocab_size) + " tokens",
-                 "choose at least " + std::to_string(256 + special_.size()) + " (256 bytes and the special tokens)");
+                 "choose at least " + std::to_string(256 + special_.size()) +
+                     " (256 bytes and the special tokens)");
         start();
         while (int(token_.size()) < tokens && !queue_.empty()) {
             Candidate top = queue_.top();
@@ -83,7 +84,10 @@ class BpeTrainer {
                                             {"normalized", false},
                                             {"special", true}});
         root["normalizer"] = {{"type", "NFC"}};
-        Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
+        Json bytes = {{"type", "ByteLevel"},
+                      {"add_prefix_space", false},
+                      {"trim_offsets", false},
+                      {"use_regex", false}};
         Json cut = {{"type", "Split"},
                     {"pattern", {{"Regex", split_regex(split_)}}},
                     {"behavior", "Isolated"},
@@ -103,7 +107,8 @@ class BpeTrainer {
         // ordered_json finds keys by walking; a plain list of lines is linear.
         std::string vocab, merges;
         for (size_t id = 0; id < token_.size(); id++)
-            vocab += (id ? ",\n      " : "\n      ") + Json(spelling(token_[id])).dump() + ": " + std::to_string(id);
+            vocab += (id ? ",\n      " : "\n      ") + Json(spelling(token_[id])).dump() + ": " +
+                     std::to_string(id);
         for (size_t rank = 0; rank < merge_.size(); rank++) {
             auto [left, right] = merge_[rank];
             merges += (rank ? ",\n      " : "\n      ") +
@@ -120,7 +125,8 @@ class BpeTrainer {
         std::vector<int> ids;
         int64_t count;
     };
-    // A pair is its left id in the high half and its right id in the low one, so that ties compare as (left, right).
+    // A pair is its left id in the high half and its right id in the low one, so that ties compare as (left,
+    // right).
     struct Candidate {
         int64_t count;
         uint64_t pair;

@@ -23,12 +23,14 @@ constexpr size_t split_padding = 8;
 // The regular expression of a split as tokenizer.json has it; "" for none.
 inline const char* split_regex(Split split) {
     switch (split) {
-        case Split::gpt2: return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+        case Split::gpt2:
+            return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
         case Split::qwen:
             return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
         case Split::llama3:
             return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-        case Split::none: break;
+        case Split::none:
+            break;
     }
     return "";
 }
@@ -38,7 +40,8 @@ inline Split split_from_regex(std::string_view regex) {
     for (Split split : {Split::gpt2, Split::qwen, Split::llama3})
         if (regex == split_regex(split)) return split;
     // GPT-2's authors also wrote it so.
-    if (regex == R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)") return Split::gpt2;
+    if (regex == R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)")
+        return Split::gpt2;
     return Split::none;
 }
 

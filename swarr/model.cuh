@@ -14,6 +14,7 @@
 // every level.
 #pragma once
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ struct Parameter {
 // Where everything lies in the flat buffer.
 struct Layout {
     struct Layer {
-        size_t norm1, wqkv, bqkv, norm_q, norm_k, wo, norm2, wgu, wdown;
+        size_t norm1 = 0, wqkv = 0, bqkv = 0, norm_q = 0, norm_k = 0, wo = 0, norm2 = 0, wgu = 0, wdown = 0;
     };
     size_t embed = 0, head = 0, norm = 0;  // head == embed when tied
     std::vector<Layer> layer;
@@ -47,53 +48,45 @@ struct Layout {
     std::vector<Parameter> parameters;  // in the order of the buffer
 
     explicit Layout(const ModelConfig& c) {
-        const int D = c.hidden, E = c.head_dim, F = c.ff;
-        const int q = c.heads * E, kv = c.kv_heads * E;
+        std::map<std::string, std::vector<int64_t>> shapes;
+        for (const TensorShape& t : model_tensors(c)) shapes[t.name] = t.shape;
+        auto group = [&](const std::string& prefix, const std::vector<std::string>& names) {
+            total = (total + 15) / 16 * 16;  // a group starts on a 64-byte line and has no gaps
+            size_t start = total;
+            for (const std::string& name : names) {
+                const std::vector<int64_t>& shape = shapes.at(prefix + name);
+                size_t size = 1;
+                for (int64_t s : shape) size *= size_t(s);
+                parameters.push_back({prefix + name, shape, total, size});
+                total += size;
+            }
+            return start;
+        };
         layer.resize(size_t(c.layers));
-        auto name = [](int l, const char* rest) { return "model.layers." + std::to_string(l) + "." + rest; };
+        auto prefix = [](int l) { return "model.layers." + std::to_string(l) + "."; };
 
-        embed = group({{"model.embed_tokens.weight", {c.vocab, D}}});
+        embed = group("model.", {"embed_tokens.weight"});
         for (int l = 0; l < c.layers; l++) {
             Layer& at = layer[size_t(l)];
-            at.wqkv = group({{name(l, "self_attn.q_proj.weight"), {q, D}},
-                             {name(l, "self_attn.k_proj.weight"), {kv, D}},
-                             {name(l, "self_attn.v_proj.weight"), {kv, D}}});
-            at.wo = group({{name(l, "self_attn.o_proj.weight"), {D, q}}});
-            at.wgu =
-                group({{name(l, "mlp.gate_proj.weight"), {F, D}}, {name(l, "mlp.up_proj.weight"), {F, D}}});
-            at.wdown = group({{name(l, "mlp.down_proj.weight"), {D, F}}});
+            at.wqkv = group(prefix(l) + "self_attn.", {"q_proj.weight", "k_proj.weight", "v_proj.weight"});
+            at.wo = group(prefix(l) + "self_attn.", {"o_proj.weight"});
+            at.wgu = group(prefix(l) + "mlp.", {"gate_proj.weight", "up_proj.weight"});
+            at.wdown = group(prefix(l) + "mlp.", {"down_proj.weight"});
         }
-        head = c.tied ? embed : group({{"lm_head.weight", {c.vocab, D}}});
+        head = c.tied ? embed : group("", {"lm_head.weight"});
         matrices = total;
         for (int l = 0; l < c.layers; l++) {
             Layer& at = layer[size_t(l)];
-            at.norm1 = group({{name(l, "input_layernorm.weight"), {D}}});
-            at.bqkv = at.norm_q = at.norm_k = 0;
+            at.norm1 = group(prefix(l), {"input_layernorm.weight"});
             if (c.qkv_bias)
-                at.bqkv = group({{name(l, "self_attn.q_proj.bias"), {q}},
-                                 {name(l, "self_attn.k_proj.bias"), {kv}},
-                                 {name(l, "self_attn.v_proj.bias"), {kv}}});
+                at.bqkv = group(prefix(l) + "self_attn.", {"q_proj.bias", "k_proj.bias", "v_proj.bias"});
             if (c.qk_norm) {
-                at.norm_q = group({{name(l, "self_attn.q_norm.weight"), {E}}});
-                at.norm_k = group({{name(l, "self_attn.k_norm.weight"), {E}}});
+                at.norm_q = group(prefix(l) + "self_attn.", {"q_norm.weight"});
+                at.norm_k = group(prefix(l) + "self_attn.", {"k_norm.weight"});
             }
-            at.norm2 = group({{name(l, "post_attention_layernorm.weight"), {D}}});
+            at.norm2 = group(prefix(l), {"post_attention_layernorm.weight"});
         }
-        norm = group({{"model.norm.weight", {D}}});
-    }
-
-  private:
-    // Neighbours without gaps; the group starts on a 64-byte line (16 floats).
-    size_t group(std::vector<std::pair<std::string, std::vector<int64_t>>> tensors) {
-        total = (total + 15) / 16 * 16;
-        size_t start = total;
-        for (auto& [name, shape] : tensors) {
-            size_t size = 1;
-            for (int64_t s : shape) size *= size_t(s);
-            parameters.push_back({name, shape, total, size});
-            total += size;
-        }
-        return start;
+        norm = group("model.", {"norm.weight"});
     }
 };
 
@@ -171,6 +164,27 @@ class Model {
             index++;
         }
         weights_changed();
+    }
+
+    // From a model folder. Errors: whatever check_weights() and the reader find, NaN and Inf included.
+    void load(const std::string& folder) {
+        SafetensorsReader reader = SafetensorsReader::open(folder);
+        check_weights(reader, config);
+        read_parameters(reader, "", params());
+    }
+
+    // One array laid out like the parameters (weights, or a moment of the optimizer), under prefixed names.
+    void read_parameters(const SafetensorsReader& reader, const std::string& prefix, T* to) {
+        std::vector<typename SafetensorsReader::Target<T>> targets;
+        for (const Parameter& p : layout.parameters)
+            targets.push_back({&reader.expect(prefix + p.name, p.shape), to + p.offset});
+        reader.read_all(targets);
+        if (to == params()) weights_changed();
+    }
+    void add_parameters(SafetensorsWriter& writer, const std::string& prefix, const T* from,
+                        Dtype dtype) const {
+        for (const Parameter& p : layout.parameters)
+            writer.add(prefix + p.name, dtype, p.shape, from + p.offset);
     }
 
     // Must follow every change of the weights: the packed forms are made again when next needed.

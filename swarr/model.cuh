@@ -15,6 +15,7 @@
 #pragma once
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -137,9 +138,7 @@ class Model {
     using T = typename Device::real;
 
     Model(Device& device, const ModelConfig& config)
-        : dev(device), config(config), layout(config), params_(device, layout.total, Memory::weights) {
-        rope_ = make_rope(device, config);
-    }
+        : dev(device), config(config), layout(config), params_(device, layout.total, Memory::weights) {}
 
     Device& dev;
     const ModelConfig config;
@@ -205,6 +204,7 @@ class Model {
     void forward(const Batch& b, AfterAttention after_attention) {
         const int N = b.tokens();
         reserve(N);
+        need_positions(b.position.data(), N);
         pack();
         batch_ = &b;
         embedding_forward(dev, act_[0].x, b.token.data(), params() + layout.embed, N, config.hidden);
@@ -227,6 +227,7 @@ class Model {
     template <class Attend>
     void decode(const int* token /*(B)*/, const int* position /*(B)*/, int B, Attend attend) {
         reserve(B);
+        need_positions(position, B);
         pack();
         embedding_forward(dev, act_[0].x, token, params() + layout.embed, B, config.hidden);
         for (int l = 0; l < config.layers; l++)
@@ -328,6 +329,16 @@ class Model {
         allocate_activations(N, training());
     }
 
+    // The rotary table grows with the longest document seen, in powers of two.
+    void need_positions(const int* position, int N) {
+        int longest = N ? *std::max_element(position, position + N) + 1 : 1;
+        if (rope_ && longest <= rope_->positions()) return;
+        int size = 256;
+        while (size < longest) size *= 2;
+        rope_ = nullptr;
+        rope_ = std::make_unique<RopeTable<T>>(dev, size, config.head_dim, config.rope_theta);
+    }
+
     // Calls place(pointer, elements) for every tensor, per-layer ones first layer by layer.
     template <class Place>
     static void each_activation(const ModelConfig& c, size_t N, int recompute, bool keep,
@@ -409,7 +420,7 @@ class Model {
             rmsnorm_forward(dev, a.qkv + k, a.rk, a.raw + k, p + at.norm_k, Rows{N, G, size_t(Q)}, E, eps);
             copy_rows(dev, a.qkv + v, a.raw + v, Rows{N, G, size_t(Q)}, E);
         }
-        rope_forward(dev, a.qkv, position, rope_, N, H, G, E);
+        rope_forward(dev, a.qkv, position, *rope_, N, H, G, E);
         attend(a);
         matmul_forward(dev, delta_.data(), a.att, weight(at.wo, packed.wo), static_cast<const T*>(nullptr), N,
                        D, H * E);
@@ -456,7 +467,7 @@ class Model {
                         H * E);
         attention_backward(dev, d_qkv_.data(), d_att_.data(), a.att, a.lse, a.qkv, b.start.data(),
                            b.documents(), window(l), H, G, E);
-        rope_backward(dev, d_qkv_.data(), b.position.data(), rope_, N, H, G, E);
+        rope_backward(dev, d_qkv_.data(), b.position.data(), *rope_, N, H, G, E);
         if (c.qk_norm) {
             const size_t k = size_t(H) * E;
             rmsnorm_backward(dev, d_qkv_.data(), grad(at.norm_q), d_qkv_.data(), a.raw, a.rq, p + at.norm_q,
@@ -481,5 +492,5 @@ class Model {
     bool packed_fresh_ = false;
     int capacity_ = 0, recompute_ = 0;
     const Batch* batch_ = nullptr;
-    RopeTable<Device> rope_;
+    std::unique_ptr<RopeTable<T>> rope_;
 };

@@ -69,14 +69,19 @@ __attribute__((noinline)) void tile_multiply(const Tile<T>& t) {
     unroll<Rows * N>([&](auto r) { store(t.c + r / N * t.c_row + r % N * L, acc[r]); });
 }
 
-// The same for 1 <= rows <= tile_rows known at run time, one panel.
+// The kernel for 1 <= rows <= tile_rows known at run time, one panel.
+template <class T>
+using TileKernel = void (*)(const Tile<T>&);
 template <class T, int... I>
-inline void tile_multiply(int rows, const Tile<T>& t, std::integer_sequence<int, I...>) {
-    using Kernel = void (*)(const Tile<T>&);
-    static constexpr Kernel kernels[] = {tile_multiply<T, I + 1, 1>...};
-    kernels[rows - 1](t);
+inline TileKernel<T> tile_kernel(int rows, std::integer_sequence<int, I...>) {
+    static constexpr TileKernel<T> kernels[] = {tile_multiply<T, I + 1, 1>...};
+    return kernels[rows - 1];
+}
+template <class T>
+inline TileKernel<T> tile_kernel(int rows) {
+    return tile_kernel<T>(rows, std::make_integer_sequence<int, tile_rows>{});
 }
 template <class T>
 inline void tile_multiply(int rows, const Tile<T>& t) {
-    tile_multiply(rows, t, std::make_integer_sequence<int, tile_rows>{});
+    tile_kernel<T>(rows)(t);
 }

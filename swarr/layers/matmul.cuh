@@ -89,8 +89,8 @@ struct Product {
 };
 
 // A tile whose last panel may be cut: `columns` of Panels * panel_width exist.
-template <class T, class Kernel>
-void cut_tile(Kernel kernel, Tile<T> t, int rows, int columns, int width) {
+template <class T>
+void cut_tile(TileKernel<T> kernel, Tile<T> t, int rows, int columns, int width) {
     alignas(64) T whole[tile_rows * panel_width<T> * group];
     T* c = t.c;
     size_t c_row = t.c_row;
@@ -147,8 +147,7 @@ void block(const Product<T>& p, int row, int row_end, int first, int last) {
                 if (column + W <= p.n)
                     tile_multiply(rows, tile);
                 else
-                    cut_tile([&](const Tile<T>& whole) { tile_multiply(rows, whole); }, tile, rows,
-                             p.n - column, W);
+                    cut_tile(tile_kernel<T>(rows), tile, rows, p.n - column, W);
             }
         }
     }
@@ -179,7 +178,7 @@ void few_rows(const Product<T>& p) {
             if (column + Count * W <= p.n)
                 tile_multiply<T, Rows, Count>(tile);
             else
-                cut_tile(tile_multiply<T, Rows, Count>, tile, Rows, p.n - column, Count * W);
+                cut_tile<T>(tile_multiply<T, Rows, Count>, tile, Rows, p.n - column, Count * W);
         };
         if ((g + 1) * Panels <= panels)
             run(g * Panels, std::integral_constant<int, Panels>{});

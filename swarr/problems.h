@@ -16,17 +16,11 @@
 #include "json_lines.h"
 #include "reward.h"
 
-struct Turn {
-    std::string role, content;
-};
-
 struct Problem {
     std::string id;
-    std::vector<Turn> turns;        // one user turn for a bare question
-    bool rendered = false;          // "prompt" was a string: a text to continue, not a question to wrap
+    Json messages;                  // [{"role", "content"}], the last one the user's
     std::vector<std::string> gold;  // any of them is right
     AnswerFormat format = AnswerFormat::boxed;
-    const std::string& question() const { return turns.back().content; }
 };
 
 // FNV-1a. Keys the random numbers of a problem by its id, so that neither order nor --limit matters.
@@ -87,17 +81,15 @@ inline const Json* find(const Json& row, const std::vector<std::string>& names, 
     return nullptr;
 }
 
-inline std::vector<Turn> turns(const Json& list, const std::string& where, const std::string& key) {
-    std::vector<Turn> out;
-    for (const Json& m : list) {
-        if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
-            !m["content"].is_string())
+inline Json messages(const Json& list, const std::string& where, const std::string& key) {
+    Json out = list;
+    auto role = [](const Json& m) { return m.is_object() ? m.value("role", Json()) : Json(); };
+    // What the data's own assistant said at the end is the answer, not the question.
+    while (!out.empty() && role(out.back()) == "assistant") out.erase(out.size() - 1);
+    for (const Json& m : out)
+        if (!role(m).is_string() || !m.value("content", Json()).is_string())
             fail(where + ": key " + quoted(key) + ": not a list of messages",
                  "write [{\"role\": \"user\", \"content\": \"...\"}]");
-        out.push_back({m["role"].get<std::string>(), m["content"].get<std::string>()});
-    }
-    // What the data's own assistant said at the end is the answer, not the question.
-    while (!out.empty() && out.back().role == "assistant") out.pop_back();
     if (out.empty()) fail(where + ": key " + quoted(key) + ": no user message", "add one");
     return out;
 }
@@ -139,12 +131,12 @@ inline std::vector<Problem> read_problems(const std::string& path, const Problem
                      " (found: " + keys_found(row) + ")",
                  "name the question's key with --input-key");
         if (at->is_array())
-            p.turns = turns(*at, where, key);
+            p.messages = messages(*at, where, key);
         else if (!at->is_string() || trimmed(at->get<std::string>()).empty())
             fail(where + ": key " + quoted(key) + ": neither a text nor a list of messages",
                  "mend it, or name another key with --input-key");
         else
-            p.turns = {{"user", at->get<std::string>()}}, p.rendered = key == "prompt";
+            p.messages = Json::array({{{"role", "user"}, {"content", *at}}});
 
         at = find(row,
                   keys.label.empty() ? std::vector<std::string>{"answer", "label", "ground_truth",

@@ -96,3 +96,27 @@ inline Vec<double> exp(Vec<double> x) {
     for (int i = 0; i < lanes<double>; i++) x[i] = std::exp(x[i]);
     return x;
 }
+
+// The first n <= lanes<T> elements; the rest of the vector is 0.
+template <class T>
+inline Vec<T> load_part(const T* p, int n) {
+    if (n >= lanes<T>) return load(p);
+    Vec<T> v{};
+    std::memcpy(&v, p, size_t(n) * sizeof(T));
+    return v;
+}
+template <class T>
+inline void store_part(T* p, Vec<T> v, int n) {
+    if (n >= lanes<T>)
+        store(p, v);
+    else
+        std::memcpy(p, &v, size_t(n) * sizeof(T));
+}
+
+// sum of a[i] * b[i]: lane j adds the products of i = j, j + lanes, ... in order, then sum_lanes
+template <class T>
+inline T dot(const T* a, const T* b, int n) {
+    Vec<T> sum{};
+    for (int i = 0; i < n; i += lanes<T>) sum = fma(load_part(a + i, n - i), load_part(b + i, n - i), sum);
+    return sum_lanes(sum);
+}

@@ -1,0 +1,97 @@
+// log.h: what a run tells: a progress line with the time left on the console, and log.jsonl for machines.
+//
+// log.jsonl holds one JSON object a line, flushed at once: {"schema":1,"step":12,"time":3.1,"loss":...}. A
+// metric that is not finite is written as the string "nan", "inf" or "-inf", since JSON has no such numbers.
+// Metric names are the field's usual ones; explain() says in one line what each means.
+#pragma once
+#include <unistd.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "json_lines.h"
+
+struct MetricText {
+    const char* name;
+    const char* text;
+};
+
+// A name may end in "*": any suffix.
+inline const std::vector<MetricText>& metric_texts() {
+    static const std::vector<MetricText> texts = {
+        {"step", "optimizer steps done"},
+        {"epoch", "passes over the training data, fractional"},
+        {"loss", "mean of -c * log pi(token) over the step's target tokens; c = 1 in SFT"},
+        {"val/loss", "mean of -log pi(token) over the target tokens of the validation set"},
+        {"grad_norm", "global L2 norm of the gradient before clipping"},
+        {"lr", "learning rate of this step"},
+        {"tokens", "tokens processed in this step, prompts included"},
+        {"target_tokens", "tokens of this step that the loss counts"},
+        {"skipped_updates", "updates left out so far because the loss or the gradient was not finite"},
+        {"time", "seconds since the run started, resumed parts included"},
+        {"perf/tokens_per_s", "tokens processed per second of this step"},
+        {"perf/flops", "floating-point operations of this step by the window-aware formula"},
+        {"perf/mfu", "perf/flops over the time and the device's peak; absent where the peak is unknown"},
+    };
+    return texts;
+}
+
+inline std::string explain(const std::string& name) {
+    for (const MetricText& m : metric_texts()) {
+        std::string pattern = m.name;
+        bool prefix = pattern.back() == '*';
+        if (prefix ? name.compare(0, pattern.size() - 1, pattern, 0, pattern.size() - 1) == 0
+                   : name == pattern)
+            return m.text;
+    }
+    std::string known;
+    for (const MetricText& m : metric_texts()) known += std::string(known.empty() ? "" : ", ") + m.name;
+    fail("no metric is called " + quoted(name), "known: " + known);
+}
+
+inline Json finite_or_text(double x) {
+    if (std::isfinite(x)) return x;
+    return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+}
+
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+inline Json metrics_json(const Metrics& metrics) {
+    Json row = {{"schema", 1}};
+    for (const auto& [name, value] : metrics) {
+        if (std::isfinite(value) && value == std::floor(value) && std::fabs(value) < 1e15)
+            row[name] = int64_t(value);
+        else
+            row[name] = finite_or_text(value);
+    }
+    return row;
+}
+
+// One line that is rewritten on a terminal, and printed now and then elsewhere.
+class Progress {
+  public:
+    explicit Progress(int64_t total, double done_seconds = 0) : total_(total), before_(done_seconds) {}
+
+    // `done` of total; ETA from the speed since this process started.
+    void update(int64_t done, const std::string& text) {
+        if (first_ < 0) first_ = done - 1;
+        double spent = timer_.seconds();
+        bool terminal = isatty(STDERR_FILENO);
+        bool last = done >= total_;
+        if (!last && spent - shown_ < (terminal ? 0.1 : 2.0) && shown_ > 0) return;
+        shown_ = spent;
+        int64_t here = done - first_;
+        std::string eta =
+            here > 0 && total_ > 0 ? duration_text(spent / double(here) * double(total_ - done)) : "?";
+        std::fprintf(stderr, "%s%lld/%lld | %s | eta %s%s", terminal ? "\r\x1b[K" : "", (long long)done,
+                     (long long)total_, text.c_str(), eta.c_str(), terminal && !last ? "" : "\n");
+        std::fflush(stderr);
+    }
+
+  private:
+    int64_t total_, first_ = -1;
+    double before_, shown_ = 0;
+    Timer timer_;
+};

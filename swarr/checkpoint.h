@@ -59,6 +59,7 @@ inline void check_done(const std::string& folder) {
     if (text.find_first_not_of(" \n") == std::string::npos) return;  // made by hand: nothing to compare with
     const char* hint = "copy the checkpoint again, or delete this folder to go back to the one before";
     Json files = parse_json(text, folder + "/DONE");
+    if (!files.is_object()) fail(folder + "/DONE: must be empty, or say every file's size", hint);
     for (auto it = files.begin(); it != files.end(); ++it) {
         std::error_code error;
         uint64_t size = std::filesystem::file_size(folder + "/" + it.key(), error);
@@ -92,8 +93,8 @@ namespace checkpoint_detail {
 // behind that has lost some of its files.
 inline void remove_checkpoint(const std::string& folder) {
     std::string hidden = parent_folder(folder) + "/.tmp_gone_" + folder.substr(folder.find_last_of('/') + 1);
-    std::filesystem::rename(folder, hidden);
-    std::filesystem::remove_all(hidden);
+    rename_path(folder, hidden);
+    remove_path(hidden);
 }
 
 // What an earlier process left when it was killed.
@@ -102,14 +103,14 @@ inline void clean_leftovers(const std::string& ckpt) {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(ckpt)) names.push_back(entry.path().filename());
     for (const std::string& name : names) {
-        if (name.compare(0, 5, ".tmp_") == 0) fs::remove_all(ckpt + "/" + name);
+        if (name.compare(0, 5, ".tmp_") == 0) remove_path(ckpt + "/" + name);
         if (name.compare(0, 5, ".old_") != 0) continue;
         std::string place = ckpt + "/" + name.substr(5);
         if (fs::exists(place + "/DONE")) {
-            fs::remove_all(ckpt + "/" + name);
+            remove_path(ckpt + "/" + name);
         } else {
-            fs::remove_all(place);
-            fs::rename(ckpt + "/" + name, place);
+            remove_path(place);
+            rename_path(ckpt + "/" + name, place);
         }
     }
 }
@@ -166,10 +167,10 @@ std::string save_checkpoint(const std::string& run, int64_t step, Keep keep, Wri
         fs::remove_all(temporary, ignored);
         throw;
     }
-    if (fs::exists(place)) fs::rename(place, old);
-    fs::rename(temporary, place);
+    if (fs::exists(place)) rename_path(place, old);
+    rename_path(temporary, place);
     sync_folder(ckpt);
-    fs::remove_all(old);
+    remove_path(old);
     rotate_checkpoints(run, keep);
     return place;
 }
@@ -229,7 +230,8 @@ class JsonlLog {
 
     // Written at once, so that a crash loses nothing that was appended.
     void append(const Json& row) {
-        std::string line = row.dump() + "\n";
+        // Text that is not UTF-8 must not stop a run: its bad bytes become U+FFFD.
+        std::string line = row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
         const char* at = line.data();
         for (size_t left = line.size(); left;) {
             ssize_t n = ::write(fd_, at, left);

@@ -494,12 +494,13 @@ class TokenizerReader {
                          std::to_string(expected) + " by its place",
                      "Hugging Face would use the second; give added tokens the ids that follow the "
                      "vocabulary's");
+            // A normalized token is matched, and shown, in its normalized form.
+            std::string seen = token.normalized && tok_.nfc_ ? normalize_nfc(token.content) : token.content;
             if (!in_vocabulary) {
                 if (tok_.model_.has(token.id)) wrong("added_tokens", part + ": its id is another token's");
-                tok_.model_.add_unlisted(token.id, token.content);
+                tok_.model_.add_unlisted(token.id, seen);
             }
             next_id = std::max(next_id, token.id + 1);
-            std::string seen = token.normalized && tok_.nfc_ ? normalize_nfc(token.content) : token.content;
             (token.normalized ? tok_.after_nfc_ : tok_.raw_).add(seen, int(tok_.added_.size()));
             if (token.special) {
                 if (token.id >= int(tok_.special_.size())) tok_.special_.resize(size_t(token.id) + 1, 0);

@@ -5,8 +5,8 @@
 //   OUT/SET/summary.json    a pure function of the two
 //
 // An evaluation that was killed goes on where it stopped: a half-written last line is cut off, what is there
-// is not drawn again, and since a sample depends on its settings alone, the finished files say the same. Other
-// settings are refused, by name; more samples or more problems may be asked for.
+// is not drawn again, and since a sample depends on its settings alone, the finished files say the same.
+// Other settings are refused, by name; more samples or more problems may be asked for.
 #pragma once
 #include <fcntl.h>
 #include <sys/file.h>
@@ -187,8 +187,8 @@ class EvaluationFolder {
                 std::string s = j.dump(-1, ' ', false, Json::error_handler_t::replace);
                 return s.size() > 80 ? s.substr(0, 80) + "..." : s;
             };
-            differ += (differ.empty() ? "" : "; ") + key + " " + shown(before) + " there, " + shown(value) +
-                      " now";
+            differ +=
+                (differ.empty() ? "" : "; ") + key + " " + shown(before) + " there, " + shown(value) + " now";
         }
         if (!differ.empty())
             fail(folder_ + ": holds samples drawn with other settings: " + differ,
@@ -331,18 +331,22 @@ inline std::string summary_text(const Json& s) {
     with_interval("avg" + at_k);
     std::string pass;
     for (int n : power_ladder(s.at("samples").get<int>()))
-        if (n > 1) pass += format("%s@%d %s", pass.empty() ? "" : "  ", n, percent(s.at("pass@" + std::to_string(n))).c_str());
+        if (n > 1)
+            pass += format("%s@%d %s", pass.empty() ? "" : "  ", n,
+                           percent(s.at("pass@" + std::to_string(n))).c_str());
     if (!pass.empty()) line("pass", pass);
     if (s.contains("maj" + at_k)) with_interval("maj" + at_k);
     line("lenient avg" + at_k, percent(s.at("lenient/avg" + at_k)));
     line("unparsed", percent(s.at("unparsed")));
-    line("truncated", percent(s.at("truncated")) + " (right all the same: " + percent(s.at("truncated_right")) + ")");
+    line("truncated",
+         percent(s.at("truncated")) + " (right all the same: " + percent(s.at("truncated_right")) + ")");
     auto number = [&](const char* key) {
         const Json& v = s.at(key);
         return v.is_number() ? format("%.0f", v.get<double>()) : std::string("-");
     };
-    line("response tokens", "mean " + number("response_length/mean") + ", median " + number("response_length/median") +
-                                ", p90 " + number("response_length/p90") + ", max " + number("response_length/max"));
+    line("response tokens", "mean " + number("response_length/mean") + ", median " +
+                                number("response_length/median") + ", p90 " + number("response_length/p90") +
+                                ", max " + number("response_length/max"));
     return out;
 }
 
@@ -378,7 +382,8 @@ inline Json compare(const std::string& folder_a, const std::string& folder_b) {
     }
     if (x.empty())
         fail(folder_a + " and " + folder_b + " have no problem in common", "compare evaluations of one set");
-    Json settings_a = read_json(folder_a + "/settings.json"), settings_b = read_json(folder_b + "/settings.json");
+    Json settings_a = read_json(folder_a + "/settings.json"),
+         settings_b = read_json(folder_b + "/settings.json");
     Json differ = Json::object();
     for (auto& [key, value] : settings_a.items())
         if (settings_b.contains(key) && settings_b[key] != value) differ[key] = {value, settings_b[key]};
@@ -414,9 +419,9 @@ inline std::string compare_text(const Json& c) {
            format(" (better on %d, worse on %d)\n", c.at("better").get<int>(), c.at("worse").get<int>());
     for (auto& [key, pair] : c.at("settings_that_differ").items())
         if (key != "model" && key != "model_hash" && key != "data")
-            out += "  note: " + key + " differs: " +
-                   quoted(pair[0].dump(-1, ' ', false, Json::error_handler_t::replace)) + " and " +
-                   quoted(pair[1].dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
+            out += "  note: " + key +
+                   " differs: " + quoted(pair[0].dump(-1, ' ', false, Json::error_handler_t::replace)) +
+                   " and " + quoted(pair[1].dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
     return out;
 }
 
@@ -425,8 +430,9 @@ inline std::string compare_text(const Json& c) {
 
 // In the order of `problems`, then of samples; texts that repeat within a problem are written once; samples
 // cut by the length limit never. `per_problem` 0: all. `system` empty: none. Returns the lines written.
-inline int64_t write_sft(const std::string& path, const std::vector<Problem>& problems, const Samples& samples,
-                         const std::string& system, bool as_messages, int per_problem) {
+inline int64_t write_sft(const std::string& path, const std::vector<Problem>& problems,
+                         const Samples& samples, const std::string& system, bool as_messages,
+                         int per_problem) {
     FileWriter out(path);
     int64_t lines = 0;
     for (const Problem& p : problems) {
@@ -434,7 +440,9 @@ inline int64_t write_sft(const std::string& path, const std::vector<Problem>& pr
         if (found == samples.end()) continue;
         std::set<std::string> texts;
         for (auto& [number, r] : found->second) {
-            if (r.outcome != Outcome::right || r.truncated || (per_problem && int(texts.size()) >= per_problem)) continue;
+            if (r.outcome != Outcome::right || r.truncated ||
+                (per_problem && int(texts.size()) >= per_problem))
+                continue;
             if (!texts.insert(r.text).second) continue;
             Json row = {{"id", p.id}, {"sample", number}};
             if (as_messages || p.messages.size() > 1) {

@@ -2,9 +2,9 @@
 //
 // A slot holds one sequence. Prompts are prefilled packed, several in a pass; the cache of a prompt is copied
 // to all samples of its group; a slot that falls free is filled at once. The head is computed for the last
-// token of each prompt only. Every token is decided by its own random number, keyed by (seed, problem, sample,
-// number of the token), and every layer adds in an order that does not depend on the batch: a text depends on
-// nothing but its prompt, its key and the settings; not on slots, neighbours or threads.
+// token of each prompt only. Every token is decided by its own random number, keyed by (seed, problem,
+// sample, number of the token), and every layer adds in an order that does not depend on the batch: a text
+// depends on nothing but its prompt, its key and the settings; not on slots, neighbours or threads.
 //
 //   Generator<Cpu> generator(model, options);
 //   generator.add({ids, key, {0, 1, 2, 3}, tag});
@@ -101,7 +101,7 @@ class Generator {
     }
 
     int running() const { return int(running_.size()); }
-    int64_t tokens() const { return tokens_; }              // drawn so far
+    int64_t tokens() const { return tokens_; }                // drawn so far
     int64_t prompt_tokens() const { return prompt_tokens_; }  // prefilled so far
     int limit() const { return options_.limit; }
 

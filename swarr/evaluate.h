@@ -159,9 +159,18 @@ class EvaluationFolder {
     const std::string& folder() const { return folder_; }
     const Samples& samples() const { return samples_; }
     const Json& settings() const { return settings_; }
-    bool has(const std::string& id, int sample) const {
-        auto at = samples_.find(id);
-        return at != samples_.end() && at->second.count(sample);
+    // Null where it is not there.
+    const SampleRow* find(const std::string& id, int sample) const {
+        auto rows = samples_.find(id);
+        if (rows == samples_.end()) return nullptr;
+        auto row = rows->second.find(sample);
+        return row == rows->second.end() ? nullptr : &row->second;
+    }
+    bool missing(const std::vector<Problem>& problems, int samples) const {
+        for (const Problem& p : problems)
+            for (int k = 0; k < samples; k++)
+                if (!find(p.id, k)) return true;
+        return false;
     }
 
     // One write, so that a kill leaves whole lines and at most one cut one; synced every few seconds.

@@ -101,6 +101,27 @@ inline Samples read_samples(const std::string& path) {
     return out;
 }
 
+// Of all weight files in a folder: their names, sizes, and 256 places of 4 KiB in each, which training
+// changes. Reading all of a large model would take as long as loading it. Errors: no weights there.
+inline std::string weights_hash(const std::string& folder) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (auto& entry : std::filesystem::directory_iterator(folder, error))
+        if (entry.path().extension() == ".safetensors" && entry.path().filename() != "optimizer.safetensors")
+            names.push_back(entry.path().filename().string());
+    if (names.empty())
+        fail(folder + ": no *.safetensors here", "a model folder has config.json and model.safetensors");
+    std::sort(names.begin(), names.end());
+    uint64_t hash = text_hash("");
+    for (const std::string& name : names) {
+        MappedFile file(folder + "/" + name);
+        const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
+        hash = text_hash(name + " " + std::to_string(bytes.size()), hash);
+        for (size_t i = 0; i < 256; i++) hash = text_hash(bytes.substr(bytes.size() / 256 * i, 4096), hash);
+    }
+    return format("%016llx", (unsigned long long)hash);
+}
+
 // ---------------------------------------------------------------------------------------------------------
 // The folder of one evaluation, open for writing.
 
@@ -138,9 +159,18 @@ class EvaluationFolder {
     const std::string& folder() const { return folder_; }
     const Samples& samples() const { return samples_; }
     const Json& settings() const { return settings_; }
-    bool has(const std::string& id, int sample) const {
-        auto at = samples_.find(id);
-        return at != samples_.end() && at->second.count(sample);
+    // Null where it is not there.
+    const SampleRow* find(const std::string& id, int sample) const {
+        auto rows = samples_.find(id);
+        if (rows == samples_.end()) return nullptr;
+        auto row = rows->second.find(sample);
+        return row == rows->second.end() ? nullptr : &row->second;
+    }
+    bool missing(const std::vector<Problem>& problems, int samples) const {
+        for (const Problem& p : problems)
+            for (int k = 0; k < samples; k++)
+                if (!find(p.id, k)) return true;
+        return false;
     }
 
     // One write, so that a kill leaves whole lines and at most one cut one; synced every few seconds.
@@ -430,10 +460,8 @@ inline std::string compare_text(const Json& c) {
 
 // In the order of `problems`, then of samples; texts that repeat within a problem are written once; samples
 // cut by the length limit never. `per_problem` 0: all. `system` empty: none. Returns the lines written.
-inline int64_t write_sft(const std::string& path, const std::vector<Problem>& problems,
-                         const Samples& samples, const std::string& system, bool as_messages,
-                         int per_problem) {
-    FileWriter out(path);
+inline int64_t write_sft(FileWriter& out, const std::vector<Problem>& problems, const Samples& samples,
+                         const std::string& system, bool as_messages, int per_problem) {
     int64_t lines = 0;
     for (const Problem& p : problems) {
         auto found = samples.find(p.id);
@@ -460,6 +488,5 @@ inline int64_t write_sft(const std::string& path, const std::vector<Problem>& pr
             lines++;
         }
     }
-    out.commit();
     return lines;
 }

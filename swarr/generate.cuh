@@ -23,6 +23,12 @@
 #include "layers/sample.cuh"
 #include "model.cuh"
 
+inline std::vector<Window> layer_windows(const ModelConfig& c) {
+    std::vector<Window> out;
+    for (int w : c.window) out.push_back({w, c.sink_tokens});
+    return out;
+}
+
 struct GenerateOptions {
     Sampling sampling;
     uint64_t seed = 0;
@@ -65,8 +71,8 @@ class Generator {
     Generator(Model<Device>& model, const GenerateOptions& options)
         : model_(model),
           options_(checked(model.config, options)),
-          cache_(model.dev, windows(model.config), options_.slots + 1, options_.limit, model.config.kv_heads,
-                 model.config.head_dim),
+          cache_(model.dev, layer_windows(model.config), options_.slots + 1, options_.limit,
+                 model.config.kv_heads, model.config.head_dim),
           rows_(model.dev, size_t(options_.slots) * size_t(model.config.hidden), Memory::workspace),
           logits_(model.dev, size_t(options_.slots) * size_t(model.config.vocab), Memory::workspace) {
         for (int s = options_.slots; s >= 0; s--) free_.push_back(s);
@@ -114,7 +120,7 @@ class Generator {
         GenerateOptions o = checked(c, asked);
         Plan p;
         p.weights = Model<Device>::weight_bytes(c);
-        p.slot = KvCache<T>::bytes_per_slot(windows(c), o.limit, c.kv_heads, c.head_dim);
+        p.slot = KvCache<T>::bytes_per_slot(layer_windows(c), o.limit, c.kv_heads, c.head_dim);
         p.cache = p.slot * size_t(o.slots + 1);
         p.activations = Model<Device>::activation_bytes(
             c, std::max({o.slots, std::min(o.max_tokens_per_pass, o.slots * longest_prompt), longest_prompt}),
@@ -138,11 +144,6 @@ class Generator {
         size_t next = 0;
     };
 
-    static std::vector<Window> windows(const ModelConfig& c) {
-        std::vector<Window> out;
-        for (int w : c.window) out.push_back({w, c.sink_tokens});
-        return out;
-    }
     static GenerateOptions checked(const ModelConfig& c, GenerateOptions o) {
         check_sampling(o.sampling);
         if (o.slots < 1 || o.slots > 65536)

@@ -34,7 +34,7 @@ struct Sequence {
 
 // Trains position i on token i + 1 where learn[i + 1] is set:
 //   token = <s> a b c </s>    learn = 0 0 0 1 1    ->    target = - - c </s> -
-inline Sequence make_sequence(const std::vector<int>& token, const std::vector<char>& learn) {
+inline Sequence make_sequence(const std::vector<int>& token, const std::vector<uint8_t>& learn) {
     Sequence s;
     s.token = token;
     s.target.assign(token.size(), -1);
@@ -61,54 +61,58 @@ struct Dataset {
     }
 };
 
-// The conversation of a line, in any of the accepted forms. Errors: none of them; a value of the wrong type.
-inline std::vector<Message> conversation(const Json& row, const std::string& where) {
-    auto text = [&](const Json& object, const char* key) -> std::string {
-        auto it = object.find(key);
-        if (it == object.end() || !it->is_string())
-            fail(where + ": key \"" + key + "\" must be a string (found: " +
-                     (it == object.end() ? "nothing" : it->type_name()) + ")",
-                 "each message is {\"role\": \"user\", \"content\": \"...\"}");
-        return it->get<std::string>();
+// The conversation of a line as a list of messages, from any of the accepted forms.
+// Errors: none of them; a value of the wrong type.
+inline Json conversation(const Json& row, const std::string& where) {
+    auto message = [&](const char* role, const char* key) -> Json {
+        const Json& value = row[key];
+        if (!value.is_string())
+            fail(where + ": \"" + key + "\" is " + value.type_name() + ", not text",
+                 "each line must be {\"messages\": [...]} or {\"prompt\": ..., \"completion\": ...}");
+        return {{"role", role}, {"content", value}};
     };
-    auto messages = [&](const Json& list) {
-        std::vector<Message> out;
-        for (const Json& m : list) {
-            if (!m.is_object())
-                fail(where + ": a message is no object", "each message is {\"role\": ..., \"content\": ...}");
-            out.push_back({text(m, "role"), text(m, "content")});
-        }
-        return out;
-    };
-    if (row.contains("messages")) {
-        if (!row["messages"].is_array() || row["messages"].empty())
-            fail(where + ": \"messages\" must be a list of messages",
-                 "{\"messages\": [{\"role\": \"user\", ...}, ...]}");
-        return messages(row["messages"]);
-    }
-    if (row.contains("completion")) {
-        std::vector<Message> out;
-        if (row.contains("prompt") && row["prompt"].is_array())
-            out = messages(row["prompt"]);
+    // A list of messages stands for itself, a text for one message.
+    auto add = [&](Json& list, const char* role, const char* key) {
+        if (!row[key].is_array())
+            list.push_back(message(role, key));
         else
-            out.push_back({"user", text(row, "prompt")});
-        if (row["completion"].is_array()) {
-            for (Message& m : messages(row["completion"])) out.push_back(std::move(m));
-        } else {
-            out.push_back({"assistant", text(row, "completion")});
-        }
-        return out;
+            list.insert(list.end(), row[key].begin(), row[key].end());
+    };
+    Json list = Json::array();
+    if (row.contains("messages")) {
+        if (!row["messages"].is_array())
+            fail(where + ": \"messages\" is " + row["messages"].type_name() + ", not a list",
+                 "it must be like [{\"role\": \"user\", \"content\": \"...\"}]");
+        list = row["messages"];
+    } else if (row.contains("prompt") && row.contains("completion")) {
+        add(list, "user", "prompt");
+        add(list, "assistant", "completion");
+    } else if ((row.contains("problem") || row.contains("question")) && row.contains("solution")) {
+        list.push_back(message("user", row.contains("problem") ? "problem" : "question"));
+        list.push_back(message("assistant", "solution"));
+    } else if (row.contains("instruction") && row.contains("output")) {
+        if (row.contains("system")) list.push_back(message("system", "system"));
+        Json ask = message("user", "instruction");
+        if (row.contains("input") && row["input"].is_string() && row["input"] != "")
+            ask["content"] = ask["content"].get<std::string>() + "\n" + row["input"].get<std::string>();
+        list.push_back(ask);
+        list.push_back(message("assistant", "output"));
+    } else {
+        fail(where + ": no key \"completion\" or \"messages\" (found: " + keys_found(row) + ")",
+             "each line must be {\"messages\": [...]} or {\"prompt\": ..., \"completion\": ...}");
     }
-    if (row.contains("instruction") && row.contains("output")) {
-        std::vector<Message> out;
-        if (row.contains("system")) out.push_back({"system", text(row, "system")});
-        std::string input = row.contains("input") ? text(row, "input") : "";
-        out.push_back({"user", text(row, "instruction") + (input.empty() ? "" : "\n" + input)});
-        out.push_back({"assistant", text(row, "output")});
-        return out;
+    return list;
+}
+
+// Tokens of a line's conversation and which of them are the assistant's. Errors name the line.
+inline TrainingText conversation_tokens(const Json& row, const std::string& where, const Tokenizer& tokenizer,
+                                        const ChatTemplate& chat) {
+    Json messages = conversation(row, where);
+    try {
+        return chat.encode_for_training(tokenizer, messages, row.value("tools", Json()));
+    } catch (const Error& e) {
+        fail(where + ": " + e.what(), e.hint);
     }
-    fail(where + ": no key \"completion\" or \"messages\" (found: " + keys_found(row) + ")",
-         "each line must be {\"messages\": [...]} or {\"prompt\": ..., \"completion\": ...}");
 }
 
 // Fine-tuning data. `all` learns every token, else only the assistant's, each turn's end included.
@@ -120,8 +124,8 @@ inline Dataset load_conversations(const std::vector<std::string>& files, const T
         JsonLines lines(file);
         for (Json row; (!limit || data.lines < limit) && lines.next(row);) {
             data.lines++;
-            ChatTokens text = chat.encode_for_training(tokenizer, conversation(row, lines.where()));
-            std::vector<char> learn(text.learn.begin(), text.learn.end());
+            TrainingText text = conversation_tokens(row, lines.where(), tokenizer, chat);
+            std::vector<uint8_t> learn = text.trained;
             if (all) learn.assign(text.ids.size(), 1);
             data.longest = std::max(data.longest, text.ids.size());
             if (text.ids.size() > max_length) {
@@ -214,7 +218,7 @@ inline Dataset load_documents(const std::vector<std::string>& files, const Token
                     ids = tokenizer.encode(row["text"].get<std::string>(), Specials::literal);
                     if (end >= 0) ids.push_back(end);
                 } else {
-                    ids = chat.encode_for_training(tokenizer, conversation(row, lines.where())).ids;
+                    ids = conversation_tokens(row, lines.where(), tokenizer, chat).ids;
                 }
                 if (ids.size() < 2)
                     data.dropped++;

@@ -164,7 +164,7 @@ void decode_rows(T* out, const T* query, const KvCache<T>& cache, int layer, int
         const KeyRange k = visible_keys(window, position, position, first);
         if (k.begin >= k.end) return;
         const T *keys = cache.keys(layer, slot, g, index), *values = cache.values(layer, slot, g, index);
-        dot_block<R, V>(p, rows, ld, keys, E);
+        add_block<R, V, Start::zero, T>(p, tile, {rows, size_t(ld), 1, keys, L, size_t(E) * L, E});
         const bool all = all_visible(window, position, position, first, first + tile - 1);
         for (int r = 0; r < R; r++) {
             T* s = p + r * tile;
@@ -185,7 +185,8 @@ void decode_rows(T* out, const T* query, const KvCache<T>& cache, int layer, int
         }
         // Exactly the visible keys: what lies beyond may be stale.
         int begin = k.begin, end = std::min(k.end, position + 1 - first);
-        add_rows<true, R>(o, R, p + begin, tile, 1, values + begin * ld, ld, end - begin, alpha);
+        add_rows<R, T>(o, R, ld, {p + begin, tile, 1, values + begin * ld, size_t(ld), L, end - begin},
+                       alpha);
     });
     for (int r = 0; r < R; r++)
         copy_rows_out(out + size_t(r) * E, E, o + r * ld, 1, E, sum[r] == 0 ? T(0) : 1 / sum[r]);

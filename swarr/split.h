@@ -20,16 +20,27 @@ enum class Split { none, gpt2, qwen, llama3 };
 
 constexpr size_t split_padding = 8;
 
-// `regex` as it stands in tokenizer.json. Returns Split::none for an unknown one.
+// The regular expression of a split as tokenizer.json has it; "" for none.
+inline const char* split_regex(Split split) {
+    switch (split) {
+        case Split::gpt2:
+            return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+        case Split::qwen:
+            return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+        case Split::llama3:
+            return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+        case Split::none:
+            break;
+    }
+    return "";
+}
+
+// Split::none for an unknown pattern.
 inline Split split_from_regex(std::string_view regex) {
-    if (regex ==
-        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")
-        return Split::qwen;
-    if (regex ==
-        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")
-        return Split::llama3;
-    if (regex == R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)" ||
-        regex == R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)")
+    for (Split split : {Split::gpt2, Split::qwen, Split::llama3})
+        if (regex == split_regex(split)) return split;
+    // GPT-2's authors also wrote it so.
+    if (regex == R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)")
         return Split::gpt2;
     return Split::none;
 }

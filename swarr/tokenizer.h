@@ -17,101 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "added_tokens.h"
 #include "bpe.h"
 #include "json_lines.h"
 #include "json_scan.h"
 #include "split.h"
 #include "unicode.h"
-
-// What happens to "<|im_end|>" that stands in the text. `literal` spells it with ordinary tokens; added
-// tokens that are not special ("<tool_call>") are recognised all the same, as with Hugging Face's
-// split_special_tokens.
-enum class Specials { recognise, literal };
-
-struct AddedToken {
-    int id;
-    std::string content;
-    bool special, normalized, strip_left, strip_right;
-};
-
-// Text of which parts are literal: a chat template's own control tokens count, a user's do not.
-// Ill-formed UTF-8 is replaced when a part is added.
-struct MarkedText {
-    struct Range {
-        size_t begin, end;
-    };
-    std::string text;
-    std::vector<Range> literal;  // ascending, in bytes of `text`
-
-    void add(std::string_view part, Specials specials) {
-        size_t begin = text.size();
-        if (utf8_valid(part))
-            text += part;
-        else
-            text += utf8_replace_invalid(part);
-        if (specials == Specials::literal && text.size() > begin) literal.push_back({begin, text.size()});
-    }
-};
-
-// Finds added tokens in text: the leftmost, and of those the longest.
-class AddedTokenMatcher {
-  public:
-    void add(std::string_view content, int index) {
-        int node = 0;
-        for (char c : content) {
-            int child = find_child(node, uint8_t(c));
-            if (child < 0) {
-                child = int(nodes_.size());
-                nodes_.push_back({uint8_t(c), -1, -1, nodes_[node].first_child});
-                nodes_[node].first_child = child;
-                if (node == 0) root_[uint8_t(c)] = child, first_byte_ = nodes_.size() == 2 ? uint8_t(c) : -1;
-            }
-            node = child;
-        }
-        if (nodes_[node].token < 0) nodes_[node].token = index;
-        empty_ = false;
-    }
-    bool empty() const { return empty_; }
-
-    struct Match {
-        size_t begin, end;
-        int token;  // as given to add()
-    };
-    bool find(std::string_view text, size_t from, Match& match) const {
-        for (size_t at = from; at < text.size(); at++) {
-            if (first_byte_ >= 0) {
-                const void* hit = std::memchr(text.data() + at, first_byte_, text.size() - at);
-                if (!hit) return false;
-                at = size_t(static_cast<const char*>(hit) - text.data());
-            }
-            int node = root_[uint8_t(text[at])];
-            match.token = -1;
-            for (size_t end = at + 1; node >= 0; end++) {
-                if (nodes_[node].token >= 0) match = {at, end, nodes_[node].token};
-                if (end == text.size()) break;
-                node = find_child(node, uint8_t(text[end]));
-            }
-            if (match.token >= 0) return true;
-        }
-        return false;
-    }
-
-  private:
-    struct Node {
-        uint8_t byte;
-        int token, first_child, sibling;
-    };
-    int find_child(int node, uint8_t byte) const {
-        if (node == 0) return root_[byte];
-        int child = nodes_[node].first_child;
-        while (child >= 0 && nodes_[child].byte != byte) child = nodes_[child].sibling;
-        return child;
-    }
-    std::vector<Node> nodes_ = {{0, -1, -1, -1}};
-    std::vector<int> root_ = std::vector<int>(256, -1);
-    int first_byte_ = -1;  // where all tokens start with the same byte
-    bool empty_ = true;
-};
 
 class Tokenizer {
   public:
@@ -583,12 +494,13 @@ class TokenizerReader {
                          std::to_string(expected) + " by its place",
                      "Hugging Face would use the second; give added tokens the ids that follow the "
                      "vocabulary's");
+            // A normalized token is matched, and shown, in its normalized form.
+            std::string seen = token.normalized && tok_.nfc_ ? normalize_nfc(token.content) : token.content;
             if (!in_vocabulary) {
                 if (tok_.model_.has(token.id)) wrong("added_tokens", part + ": its id is another token's");
-                tok_.model_.add_unlisted(token.id, token.content);
+                tok_.model_.add_unlisted(token.id, seen);
             }
             next_id = std::max(next_id, token.id + 1);
-            std::string seen = token.normalized && tok_.nfc_ ? normalize_nfc(token.content) : token.content;
             (token.normalized ? tok_.after_nfc_ : tok_.raw_).add(seen, int(tok_.added_.size()));
             if (token.special) {
                 if (token.id >= int(tok_.special_.size())) tok_.special_.resize(size_t(token.id) + 1, 0);

@@ -195,3 +195,45 @@ class Trainer {
     std::unique_ptr<TokenLossWorkspace<T>> workspace_;
     int skips_in_a_row_ = 0;
 };
+
+// What training takes, by category.
+template <class Device>
+std::vector<std::pair<std::string, double>> training_memory(const ModelConfig& c, int max_tokens,
+                                                            int recompute) {
+    using T = typename Device::real;
+    const double parameters = double(Layout(c).total) * sizeof(T);
+    return {{"weights", double(Model<Device>::weight_bytes(c))},
+            {"gradients", parameters},
+            {"optimizer", 2 * parameters},
+            {"activations", double(Model<Device>::activation_bytes(c, max_tokens, recompute, true))},
+            {"workspace", double(TokenLossWorkspace<T>::bytes(max_tokens, c.hidden, c.vocab))}};
+}
+
+// Tokens, targets and floating-point operations of a step that trains on these sequences.
+struct StepCost {
+    double tokens = 0, targets = 0, flops = 0;
+};
+inline StepCost step_cost(const ModelConfig& c, const std::vector<Sequence>& sequences) {
+    StepCost cost;
+    std::vector<int> start = {0};
+    for (const Sequence& s : sequences) {
+        start.push_back(start.back() + int(s.token.size()));
+        cost.targets += s.targets();
+    }
+    cost.tokens = start.back();
+    double head = 2.0 * c.vocab * c.hidden * cost.targets;  // only where something is learned
+    cost.flops = 3 * (forward_flops(c, start, false) + head);
+    return cost;
+}
+
+// A model folder: config, weights in F32, and the tokenizer's files as they are in `source`.
+template <class Device>
+void write_model_folder(const Model<Device>& model, const std::string& source, const std::string& folder) {
+    ModelConfig config = model.config;
+    config.dtype = "float32";
+    save_config(config, folder);
+    SafetensorsWriter writer;
+    model.add_parameters(writer, "", model.params(), Dtype::F32);
+    writer.write_model(folder);
+    carry_files(source, folder);
+}

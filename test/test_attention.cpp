@@ -6,7 +6,7 @@
 #include <random>
 
 #include "catch.h"
-#include "swarr/layers/attention.cuh"
+#include "layers/attention.cuh"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "catch.h"
-#include "swarr/kv_cache.cuh"
+#include "kv_cache.cuh"
 
 namespace {
 

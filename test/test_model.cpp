@@ -37,7 +37,7 @@ std::vector<Sequence> documents(const std::vector<int>& lengths, int vocab, uint
     Rng rng(3, Stream::test, index);
     for (int n : lengths) {
         std::vector<int> token(static_cast<size_t>(n));
-        std::vector<char> learn(token.size());
+        std::vector<uint8_t> learn(token.size());
         for (size_t i = 0; i < token.size(); i++)
             token[i] = int(rng.below(uint32_t(vocab))), learn[i] = i % 3 != 1;
         out.push_back(make_sequence(token, learn));

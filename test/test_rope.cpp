@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "swarr/layers/rope.cuh"
+#include "layers/rope.cuh"
 
 namespace {
 

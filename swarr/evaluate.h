@@ -5,8 +5,8 @@
 //   OUT/SET/summary.json    a pure function of the two
 //
 // An evaluation that was killed goes on where it stopped: a half-written last line is cut off, what is there
-// is not drawn again, and since a sample depends on its settings alone, the finished files say the same. Other
-// settings are refused, by name; more samples or more problems may be asked for.
+// is not drawn again, and since a sample depends on its settings alone, the finished files say the same.
+// Other settings are refused, by name; more samples or more problems may be asked for.
 #pragma once
 #include <fcntl.h>
 #include <sys/file.h>
@@ -101,6 +101,27 @@ inline Samples read_samples(const std::string& path) {
     return out;
 }
 
+// Of all weight files in a folder: their names, sizes, and 256 places of 4 KiB in each, which training
+// changes. Reading all of a large model would take as long as loading it. Errors: no weights there.
+inline std::string weights_hash(const std::string& folder) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (auto& entry : std::filesystem::directory_iterator(folder, error))
+        if (entry.path().extension() == ".safetensors" && entry.path().filename() != "optimizer.safetensors")
+            names.push_back(entry.path().filename().string());
+    if (names.empty())
+        fail(folder + ": no *.safetensors here", "a model folder has config.json and model.safetensors");
+    std::sort(names.begin(), names.end());
+    uint64_t hash = text_hash("");
+    for (const std::string& name : names) {
+        MappedFile file(folder + "/" + name);
+        const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
+        hash = text_hash(name + " " + std::to_string(bytes.size()), hash);
+        for (size_t i = 0; i < 256; i++) hash = text_hash(bytes.substr(bytes.size() / 256 * i, 4096), hash);
+    }
+    return format("%016llx", (unsigned long long)hash);
+}
+
 // ---------------------------------------------------------------------------------------------------------
 // The folder of one evaluation, open for writing.
 
@@ -138,13 +159,23 @@ class EvaluationFolder {
     const std::string& folder() const { return folder_; }
     const Samples& samples() const { return samples_; }
     const Json& settings() const { return settings_; }
-    bool has(const std::string& id, int sample) const {
-        auto at = samples_.find(id);
-        return at != samples_.end() && at->second.count(sample);
+    // Null where it is not there.
+    const SampleRow* find(const std::string& id, int sample) const {
+        auto rows = samples_.find(id);
+        if (rows == samples_.end()) return nullptr;
+        auto row = rows->second.find(sample);
+        return row == rows->second.end() ? nullptr : &row->second;
+    }
+    bool missing(const std::vector<Problem>& problems, int samples) const {
+        for (const Problem& p : problems)
+            for (int k = 0; k < samples; k++)
+                if (!find(p.id, k)) return true;
+        return false;
     }
 
     // One write, so that a kill leaves whole lines and at most one cut one; synced every few seconds.
     void append(const SampleRow& row) {
+        add_sample(samples_, row, folder_ + "/samples.jsonl");
         const std::string text = evaluate_detail::line(to_json(row));
         for (size_t done = 0; done < text.size();) {
             ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
@@ -158,7 +189,6 @@ class EvaluationFolder {
             ::fsync(fd_);
             synced_ = Timer();
         }
-        add_sample(samples_, row, folder_ + "/samples.jsonl");
     }
 
   private:
@@ -187,8 +217,8 @@ class EvaluationFolder {
                 std::string s = j.dump(-1, ' ', false, Json::error_handler_t::replace);
                 return s.size() > 80 ? s.substr(0, 80) + "..." : s;
             };
-            differ += (differ.empty() ? "" : "; ") + key + " " + shown(before) + " there, " + shown(value) +
-                      " now";
+            differ +=
+                (differ.empty() ? "" : "; ") + key + " " + shown(before) + " there, " + shown(value) + " now";
         }
         if (!differ.empty())
             fail(folder_ + ": holds samples drawn with other settings: " + differ,
@@ -331,18 +361,22 @@ inline std::string summary_text(const Json& s) {
     with_interval("avg" + at_k);
     std::string pass;
     for (int n : power_ladder(s.at("samples").get<int>()))
-        if (n > 1) pass += format("%s@%d %s", pass.empty() ? "" : "  ", n, percent(s.at("pass@" + std::to_string(n))).c_str());
+        if (n > 1)
+            pass += format("%s@%d %s", pass.empty() ? "" : "  ", n,
+                           percent(s.at("pass@" + std::to_string(n))).c_str());
     if (!pass.empty()) line("pass", pass);
     if (s.contains("maj" + at_k)) with_interval("maj" + at_k);
     line("lenient avg" + at_k, percent(s.at("lenient/avg" + at_k)));
     line("unparsed", percent(s.at("unparsed")));
-    line("truncated", percent(s.at("truncated")) + " (right all the same: " + percent(s.at("truncated_right")) + ")");
+    line("truncated",
+         percent(s.at("truncated")) + " (right all the same: " + percent(s.at("truncated_right")) + ")");
     auto number = [&](const char* key) {
         const Json& v = s.at(key);
         return v.is_number() ? format("%.0f", v.get<double>()) : std::string("-");
     };
-    line("response tokens", "mean " + number("response_length/mean") + ", median " + number("response_length/median") +
-                                ", p90 " + number("response_length/p90") + ", max " + number("response_length/max"));
+    line("response tokens", "mean " + number("response_length/mean") + ", median " +
+                                number("response_length/median") + ", p90 " + number("response_length/p90") +
+                                ", max " + number("response_length/max"));
     return out;
 }
 
@@ -378,7 +412,8 @@ inline Json compare(const std::string& folder_a, const std::string& folder_b) {
     }
     if (x.empty())
         fail(folder_a + " and " + folder_b + " have no problem in common", "compare evaluations of one set");
-    Json settings_a = read_json(folder_a + "/settings.json"), settings_b = read_json(folder_b + "/settings.json");
+    Json settings_a = read_json(folder_a + "/settings.json"),
+         settings_b = read_json(folder_b + "/settings.json");
     Json differ = Json::object();
     for (auto& [key, value] : settings_a.items())
         if (settings_b.contains(key) && settings_b[key] != value) differ[key] = {value, settings_b[key]};
@@ -414,9 +449,9 @@ inline std::string compare_text(const Json& c) {
            format(" (better on %d, worse on %d)\n", c.at("better").get<int>(), c.at("worse").get<int>());
     for (auto& [key, pair] : c.at("settings_that_differ").items())
         if (key != "model" && key != "model_hash" && key != "data")
-            out += "  note: " + key + " differs: " +
-                   quoted(pair[0].dump(-1, ' ', false, Json::error_handler_t::replace)) + " and " +
-                   quoted(pair[1].dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
+            out += "  note: " + key +
+                   " differs: " + quoted(pair[0].dump(-1, ' ', false, Json::error_handler_t::replace)) +
+                   " and " + quoted(pair[1].dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
     return out;
 }
 
@@ -425,16 +460,17 @@ inline std::string compare_text(const Json& c) {
 
 // In the order of `problems`, then of samples; texts that repeat within a problem are written once; samples
 // cut by the length limit never. `per_problem` 0: all. `system` empty: none. Returns the lines written.
-inline int64_t write_sft(const std::string& path, const std::vector<Problem>& problems, const Samples& samples,
+inline int64_t write_sft(FileWriter& out, const std::vector<Problem>& problems, const Samples& samples,
                          const std::string& system, bool as_messages, int per_problem) {
-    FileWriter out(path);
     int64_t lines = 0;
     for (const Problem& p : problems) {
         auto found = samples.find(p.id);
         if (found == samples.end()) continue;
         std::set<std::string> texts;
         for (auto& [number, r] : found->second) {
-            if (r.outcome != Outcome::right || r.truncated || (per_problem && int(texts.size()) >= per_problem)) continue;
+            if (r.outcome != Outcome::right || r.truncated ||
+                (per_problem && int(texts.size()) >= per_problem))
+                continue;
             if (!texts.insert(r.text).second) continue;
             Json row = {{"id", p.id}, {"sample", number}};
             if (as_messages || p.messages.size() > 1) {
@@ -452,6 +488,5 @@ inline int64_t write_sft(const std::string& path, const std::vector<Problem>& pr
             lines++;
         }
     }
-    out.commit();
     return lines;
 }

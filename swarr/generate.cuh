@@ -2,9 +2,9 @@
 //
 // A slot holds one sequence. Prompts are prefilled packed, several in a pass; the cache of a prompt is copied
 // to all samples of its group; a slot that falls free is filled at once. The head is computed for the last
-// token of each prompt only. Every token is decided by its own random number, keyed by (seed, problem, sample,
-// number of the token), and every layer adds in an order that does not depend on the batch: a text depends on
-// nothing but its prompt, its key and the settings; not on slots, neighbours or threads.
+// token of each prompt only. Every token is decided by its own random number, keyed by (seed, problem,
+// sample, number of the token), and every layer adds in an order that does not depend on the batch: a text
+// depends on nothing but its prompt, its key and the settings; not on slots, neighbours or threads.
 //
 //   Generator<Cpu> generator(model, options);
 //   generator.add({ids, key, {0, 1, 2, 3}, tag});
@@ -22,6 +22,12 @@
 #include "kv_cache.cuh"
 #include "layers/sample.cuh"
 #include "model.cuh"
+
+inline std::vector<Window> layer_windows(const ModelConfig& c) {
+    std::vector<Window> out;
+    for (int w : c.window) out.push_back({w, c.sink_tokens});
+    return out;
+}
 
 struct GenerateOptions {
     Sampling sampling;
@@ -65,8 +71,8 @@ class Generator {
     Generator(Model<Device>& model, const GenerateOptions& options)
         : model_(model),
           options_(checked(model.config, options)),
-          cache_(model.dev, windows(model.config), options_.slots + 1, options_.limit, model.config.kv_heads,
-                 model.config.head_dim),
+          cache_(model.dev, layer_windows(model.config), options_.slots + 1, options_.limit,
+                 model.config.kv_heads, model.config.head_dim),
           rows_(model.dev, size_t(options_.slots) * size_t(model.config.hidden), Memory::workspace),
           logits_(model.dev, size_t(options_.slots) * size_t(model.config.vocab), Memory::workspace) {
         for (int s = options_.slots; s >= 0; s--) free_.push_back(s);
@@ -101,7 +107,7 @@ class Generator {
     }
 
     int running() const { return int(running_.size()); }
-    int64_t tokens() const { return tokens_; }              // drawn so far
+    int64_t tokens() const { return tokens_; }                // drawn so far
     int64_t prompt_tokens() const { return prompt_tokens_; }  // prefilled so far
     int limit() const { return options_.limit; }
 
@@ -114,7 +120,7 @@ class Generator {
         GenerateOptions o = checked(c, asked);
         Plan p;
         p.weights = Model<Device>::weight_bytes(c);
-        p.slot = KvCache<T>::bytes_per_slot(windows(c), o.limit, c.kv_heads, c.head_dim);
+        p.slot = KvCache<T>::bytes_per_slot(layer_windows(c), o.limit, c.kv_heads, c.head_dim);
         p.cache = p.slot * size_t(o.slots + 1);
         p.activations = Model<Device>::activation_bytes(
             c, std::max({o.slots, std::min(o.max_tokens_per_pass, o.slots * longest_prompt), longest_prompt}),
@@ -138,11 +144,6 @@ class Generator {
         size_t next = 0;
     };
 
-    static std::vector<Window> windows(const ModelConfig& c) {
-        std::vector<Window> out;
-        for (int w : c.window) out.push_back({w, c.sink_tokens});
-        return out;
-    }
     static GenerateOptions checked(const ModelConfig& c, GenerateOptions o) {
         check_sampling(o.sampling);
         if (o.slots < 1 || o.slots > 65536)

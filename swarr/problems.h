@@ -2,9 +2,9 @@
 //
 // One object a line. What users have is read: the question under "problem", "question" or "prompt" (a string
 // or a list of messages) or "messages"; the answer under "answer", "label", "ground_truth",
-// "reward_model.ground_truth", or as the last \boxed{} of "solution". --input-key and --label-key name others.
-// An answer in GSM8K's form ("... #### 72") is what follows "####". Ids must be unique; a row without one is
-// called FILE/LINE.
+// "reward_model.ground_truth", or as the last \boxed{} of "solution". --input-key and --label-key name
+// others. An answer in GSM8K's form ("... #### 72") is what follows "####". Ids must be unique; a row without
+// one is called FILE/LINE.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -3,7 +3,8 @@
 // The problems are the units: samples of one problem are alike, so every interval is clustered by problem.
 //
 //   mean of means      m = 1/n sum_i x_i, x_i the mean over problem i's samples; variance of m: s^2 / n
-//   95% of a share     Wilson's interval with n_eff = m (1 - m) / (s^2 / n) in place of n and Student's t with
+//   95% of a share     Wilson's interval with n_eff = m (1 - m) / (s^2 / n) in place of n and Student's t
+//   with
 //                      n - 1 degrees of freedom in place of the normal quantile (Korn and Graubard's idea).
 //                      It stays inside [0, 1] and does not shrink to a point where all problems agree; the
 //                      plain t interval, simulated, covers 27-90% instead of 95% at shares below 0.1.
@@ -123,8 +124,8 @@ inline std::vector<int> power_ladder(int k) {
 }
 
 // The most frequent vote; null votes (-1) are not counted. Ties: a tie between m answers counts 1/m for each,
-// the expectation of drawing lots. Returns the share of the winning answers that is right. `right[v]` tells of
-// vote v.
+// the expectation of drawing lots. Returns the share of the winning answers that is right. `right[v]` tells
+// of vote v.
 inline double majority(const std::vector<int>& vote, const std::vector<bool>& right) {
     std::vector<int> count(right.size(), 0);
     for (int v : vote)

@@ -133,8 +133,8 @@ int row(T* logp, const T* logits, int V, const Sampling& s, float u, Scratch<T>&
         token = int(std::max_element(logits, logits + V) - logits);
     } else {
         std::vector<double> sums = weights(scratch, logits, V, softmax);
-        token = s.filtered(V) ? draw_filtered(scratch, sums, V, s, u)
-                              : draw(scratch.weight.data(), sums, V, u);
+        token =
+            s.filtered(V) ? draw_filtered(scratch, sums, V, s, u) : draw(scratch.weight.data(), sums, V, u);
     }
     if (token >= 0) *logp = softmax.logp(logits[token]);
     return token;

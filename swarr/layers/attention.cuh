@@ -77,13 +77,17 @@ inline void add_block(T* c, size_t c_row, Operands<T> o, const T* scale = nullpt
         sum[i] = start == Start::zero ? Vec<T>{} : load(c + i / V * c_row + i % V * L);
         if (start == Start::scaled) sum[i] *= splat(scale[i / V]);
     });
-#pragma GCC unroll 2
-    for (int j = 0; j < o.steps; j++, o.a += o.a_step, o.b += o.b_step)
+    auto step = [&] {
         unroll<V>([&](auto v) {
             const Vec<T> x = load(o.b + v * o.b_vector);
             if (Stream) __builtin_prefetch(o.b + v * o.b_vector + stream_bytes / sizeof(T));
             unroll<R>([&](auto r) { sum[r * V + v] = fma(splat(o.a[r * o.a_row]), x, sum[r * V + v]); });
         });
+        o.a += o.a_step;
+        o.b += o.b_step;
+    };
+    for (int j = 0; j + 2 <= o.steps; j += 2) step(), step();
+    if (o.steps % 2) step();
     unroll<R * V>([&](auto i) { store(c + i / V * c_row + i % V * L, sum[i]); });
 }
 

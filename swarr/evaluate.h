@@ -175,6 +175,7 @@ class EvaluationFolder {
 
     // One write, so that a kill leaves whole lines and at most one cut one; synced every few seconds.
     void append(const SampleRow& row) {
+        add_sample(samples_, row, folder_ + "/samples.jsonl");
         const std::string text = evaluate_detail::line(to_json(row));
         for (size_t done = 0; done < text.size();) {
             ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
@@ -188,7 +189,6 @@ class EvaluationFolder {
             ::fsync(fd_);
             synced_ = Timer();
         }
-        add_sample(samples_, row, folder_ + "/samples.jsonl");
     }
 
   private:

@@ -108,10 +108,13 @@ SelfTest window_self_test(Model<Device>& model) {
         return text;
     };
     test.check(equal, format("%d decoded tokens equal those of a whole pass, bit for bit", decoded));
-    test.check(wrong_pass.empty(),
-               "whole pass: the key at i-W has no effect, the key at i-W+1 has, in every layer" +
-                   layers(wrong_pass));
+    const bool slides = std::count(c.window.begin(), c.window.end(), 0) < c.layers;
+    const bool full = std::count(c.window.begin(), c.window.end(), 0) > 0;
+    std::string rule = slides ? "the key at i-W has no effect, the key at i-W+1 has" : "";
+    if (full)
+        rule += std::string(slides ? "; " : "") + "full attention: the key at i+1 has none, the key at 0 has";
+    test.check(wrong_pass.empty(), "every layer, whole pass: " + rule + layers(wrong_pass));
     test.check(wrong_cache.empty(),
-               "ring cache: the same, and equal to the whole pass" + layers(wrong_cache));
+               "every layer, ring cache: the same, and equal to the whole pass" + layers(wrong_cache));
     return test;
 }

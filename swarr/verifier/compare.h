@@ -148,6 +148,27 @@ inline Options options_for(Mode mode) {
     return out;
 }
 
+namespace detail {
+
+inline void grade(const Answer& answer, const std::vector<std::string>& golds, const Options& options, const char* found, Grade& out) {
+    out.answer = std::string(answer.raw);
+    if (answer.raw.empty()) {
+        out.why = "empty answer";
+        return;
+    }
+    out.canonical = canonical(answer);
+    for (const std::string& text : golds) {
+        Answer gold;
+        read(text, gold);
+        const char* why;
+        Verdict v = compare(gold, answer, options, why);
+        if (v == Verdict::equal || out.verdict == Verdict::unparsed) out.verdict = v, out.why = std::string(found) + ", " + why;
+        if (v == Verdict::equal) return;
+    }
+}
+
+}  // namespace detail
+
 // Grades a completion (never a prompt) against golds, any of which counts. In rl mode only a closed box counts.
 inline Grade grade(const std::string& completion, const std::vector<std::string>& golds, Mode mode) {
     Grade out;
@@ -165,22 +186,18 @@ inline Grade grade(const std::string& completion, const std::vector<std::string>
         }
     }
     if (!chosen) detail::read(found.candidates[0], answer);
-    out.answer = std::string(answer.raw);
-    out.canonical = detail::canonical(answer);
-    if (answer.raw.empty()) {
-        out.why = "empty answer";
-        return out;
-    }
     Options options = options_for(mode);
     options.last_side = !found.boxed;
-    for (const std::string& text : golds) {
-        detail::Answer gold;
-        detail::read(text, gold);
-        const char* why;
-        Verdict v = detail::compare(gold, answer, options, why);
-        if (v == Verdict::equal || out.verdict == Verdict::unparsed) out.verdict = v, out.why = std::string(found.why) + ", " + why;
-        if (v == Verdict::equal) break;
-    }
+    detail::grade(answer, golds, options, found.why, out);
+    return out;
+}
+
+// Grades a bare answer: nothing is searched for.
+inline Grade grade_answer(const std::string& text, const std::vector<std::string>& golds, Mode mode) {
+    Grade out;
+    detail::Answer answer;
+    detail::read(text, answer);
+    detail::grade(answer, golds, options_for(mode), "bare answer", out);
     return out;
 }
 

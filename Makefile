@@ -88,7 +88,7 @@ bench: check-deps $(BENCHES)
 
 $(BUILD)/bench/%: dev/bench/%.cpp Makefile
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) -Idev/bench -MMD -MP $< -o $@
+	$(CXX) $(CXXFLAGS) -I. -Idev/bench -MMD -MP $< -o $@
 
 mutations:
 	dev/mutations.sh

@@ -47,6 +47,12 @@ inline std::string quoted(const std::string& text, size_t longest = 60) {
     return out + "\"";
 }
 
+// For a string that is not const, the compiler would otherwise prefer std::quoted, found through its
+// argument.
+inline std::string quoted(std::string& text, size_t longest = 60) {
+    return quoted(static_cast<const std::string&>(text), longest);
+}
+
 // printf into a string.
 template <class... Args>
 std::string format(const char* pattern, Args... args) {

@@ -55,6 +55,7 @@ struct CpuDevice {
         memory.add(category, bytes);
         return p;
     }
+    void zero(void* p, size_t bytes) { std::memset(p, 0, bytes); }
     void release(void* p, size_t bytes, Memory category) {
         if (!p) return;
         std::free(p);

@@ -72,26 +72,29 @@ inline Json metrics_json(const Metrics& metrics) {
 // One line that is rewritten on a terminal, and printed now and then elsewhere.
 class Progress {
   public:
-    explicit Progress(int64_t total, double done_seconds = 0) : total_(total), before_(done_seconds) {}
+    explicit Progress(int64_t total) : total_(total) {}
 
-    // `done` of total; ETA from the speed since this process started.
+    // `done` of total; the time left follows from the speed since this process started.
     void update(int64_t done, const std::string& text) {
         if (first_ < 0) first_ = done - 1;
         double spent = timer_.seconds();
-        bool terminal = isatty(STDERR_FILENO);
         bool last = done >= total_;
-        if (!last && spent - shown_ < (terminal ? 0.1 : 2.0) && shown_ > 0) return;
+        if (!last && shown_ > 0 && spent - shown_ < (terminal_ ? 0.1 : 2.0)) return;
         shown_ = spent;
-        int64_t here = done - first_;
-        std::string eta =
-            here > 0 && total_ > 0 ? duration_text(spent / double(here) * double(total_ - done)) : "?";
-        std::fprintf(stderr, "%s%lld/%lld | %s | eta %s%s", terminal ? "\r\x1b[K" : "", (long long)done,
-                     (long long)total_, text.c_str(), eta.c_str(), terminal && !last ? "" : "\n");
+        std::string eta = duration_text(spent / double(done - first_) * double(total_ - done));
+        std::fprintf(stderr, "%s%lld/%lld | %s | eta %s%s", terminal_ ? "\r\x1b[K" : "", (long long)done,
+                     (long long)total_, text.c_str(), eta.c_str(), terminal_ && !last ? "" : "\n");
         std::fflush(stderr);
+    }
+
+    // A line that stays.
+    void note(const std::string& text) {
+        std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", text.c_str());
     }
 
   private:
     int64_t total_, first_ = -1;
-    double before_, shown_ = 0;
+    double shown_ = 0;
+    bool terminal_ = isatty(STDERR_FILENO);
     Timer timer_;
 };

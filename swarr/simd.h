@@ -74,7 +74,7 @@ inline auto sum_lanes(V v) {
 // 2^23, exp(r) from its Taylor series. Within 1 ulp or so (tested); 0 below the smallest normal number, -inf
 // included; +inf above the largest; NaN stays NaN.
 inline Vec<float> exp(Vec<float> x) {
-    typedef int32_t Int __attribute__((vector_size(64)));
+    typedef uint32_t Int __attribute__((vector_size(64)));  // wraps for x out of range
     const Vec<float> magic = splat(12582912.0f), ln2_high = splat(-0.693145752f),
                      ln2_low = splat(-1.42860677e-6f);
     Vec<float> shifted = fma(x, splat(1.44269504f), magic), n = shifted - magic;

@@ -33,15 +33,27 @@ void rmsnorm_forward(CpuDevice<T>&, T* y /*rows*/, T* r /*(tokens,heads)*/, cons
         }
 }
 
+template <class T>
+void add_forward(CpuDevice<T>&, T* sum /*(n)*/, const T* a /*(n)*/, const T* b /*(n)*/, size_t n) {
+#pragma omp parallel for simd if (n > 1 << 15)
+    for (size_t i = 0; i < n; i++) sum[i] = a[i] + b[i];
+}
+
 // The input of a residual layer: x += delta first, then y = rmsnorm(x).
 template <class T>
 void add_rmsnorm_forward(CpuDevice<T>& dev, T* sum /*(N,D)*/, T* y /*(N,D)*/, T* r /*(N)*/,
                          const T* x /*(N,D)*/, const T* delta /*(N,D)*/, const T* w /*(D)*/, int N, int D,
                          T eps) {
-#pragma omp parallel for if (size_t(N) * D > 1 << 15)
-    for (int n = 0; n < N; n++)
-        for (size_t i = size_t(n) * D; i < size_t(n + 1) * D; i++) sum[i] = x[i] + delta[i];
+    add_forward(dev, sum, x, delta, size_t(N) * D);
     rmsnorm_forward(dev, y, r, sum, w, plain_rows(N, D), D, eps);
+}
+
+// What the norm leaves alone: the v rows beside q and k.
+template <class T>
+void copy_rows(CpuDevice<T>&, T* y /*rows*/, const T* x /*rows*/, Rows rows, int D) {
+    for (int t = 0; t < rows.tokens; t++)
+        std::memcpy(y + size_t(t) * rows.stride, x + size_t(t) * rows.stride,
+                    size_t(rows.heads) * D * sizeof(T));
 }
 
 template <class T>

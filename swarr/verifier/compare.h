@@ -68,7 +68,7 @@ inline std::string_view without_open_box(std::string_view s) {
     return s;
 }
 inline void read(std::string_view text, Answer& out) {
-    out.raw = without_open_box(trim(text));
+    out.raw = without_open_box(unwrap(text));
     out.lexed = lex(out.raw, false, out.tokens);
     if (!out.lexed) return;
     parse(out.tokens, out.tree);

@@ -401,7 +401,7 @@ template <int N>
 Real<N> atan(const Real<N>& x) {
     if (x.bad) return x;
     if (x.exact_zero()) return x;
-    if (!x.zero_value() && x.exp > 0) {  // |x| >= 1
+    if (!x.zero_value() && x.exp > 1) {  // |x| >= 2
         Real<N> half = pi<N>().scaled(-1);
         return (x.negative ? -half : half) - atan(Real<N>(1) / x);
     }

@@ -39,7 +39,7 @@ enum class Fn : uint8_t {
 
 struct Token {
     Tok kind = Tok::end;
-    uint8_t id = 0;        // Rel, Const, Fn
+    uint8_t id = 0;        // Rel, Const, Fn; 1 for "twenty" to "ninety"
     bool space = false;    // blank before it
     bool text = false;     // inside \text{}
     bool separators = false;  // a number whose commas were read as thousands separators
@@ -91,9 +91,9 @@ inline const Table& plain_words() {
         {"eleven", plain(Tok::number, "11")}, {"twelve", plain(Tok::number, "12")}, {"thirteen", plain(Tok::number, "13")},
         {"fourteen", plain(Tok::number, "14")}, {"fifteen", plain(Tok::number, "15")}, {"sixteen", plain(Tok::number, "16")},
         {"seventeen", plain(Tok::number, "17")}, {"eighteen", plain(Tok::number, "18")}, {"nineteen", plain(Tok::number, "19")},
-        {"twenty", plain(Tok::number, "20")}, {"thirty", plain(Tok::number, "30")}, {"forty", plain(Tok::number, "40")},
-        {"fifty", plain(Tok::number, "50")}, {"sixty", plain(Tok::number, "60")}, {"seventy", plain(Tok::number, "70")},
-        {"eighty", plain(Tok::number, "80")}, {"ninety", plain(Tok::number, "90")}, {"hundred", plain(Tok::scale, "100")},
+        {"twenty", {Tok::number, 1, "20"}}, {"thirty", {Tok::number, 1, "30"}}, {"forty", {Tok::number, 1, "40"}},
+        {"fifty", {Tok::number, 1, "50"}}, {"sixty", {Tok::number, 1, "60"}}, {"seventy", {Tok::number, 1, "70"}},
+        {"eighty", {Tok::number, 1, "80"}}, {"ninety", {Tok::number, 1, "90"}}, {"hundred", plain(Tok::scale, "100")},
         {"thousand", plain(Tok::scale, "1000")}, {"million", plain(Tok::scale, "1000000")},
         {"billion", plain(Tok::scale, "1000000000")}, {"trillion", plain(Tok::scale, "1000000000000")},
     };
@@ -372,7 +372,13 @@ class Lexer {
         if (word == plain_words().end()) word = plain_words().find(run);
         auto function = shared_words().find(run);
         if (run.size() > 1 && word != plain_words().end()) {
-            push(out, word->second), at_ = end;
+            at_ = end;
+            // "forty-two", "forty two"
+            bool ones = word->second.kind == Tok::number && word->second.name[1] == '\0' && word->second.name[0] != '0';
+            bool joined = ones && !out.empty() && end - run.size() && (s_[end - run.size() - 1] == '-' || space_);
+            if (joined && out.back().kind == Tok::minus && out.size() > 1 && is_tens(out[out.size() - 2])) out.pop_back();
+            if (joined && is_tens(out.back())) out.back().s[1] = word->second.name[0];
+            else push(out, word->second);
             return;
         }
         if (function != shared_words().end()) {
@@ -400,6 +406,7 @@ class Lexer {
         }
         at_ = end;
     }
+    static bool is_tens(const Token& t) { return t.kind == Tok::number && t.id == 1 && t.s.size() == 2 && t.s[1] == '0'; }
     void letter(std::vector<Token>& out, std::string_view name) {
         if (name == "e") {
             push(out, Tok::constant, uint8_t(Const::e), name);

@@ -226,7 +226,7 @@ class Parser {
         }
     }
     bool unit_begins(bool numeric) const {
-        if (is(Tok::word)) return true;
+        if (is(Tok::word) || (numeric && is(Tok::open) && is(Tok::word, 1))) return true;
         bool min_or_sec = is(Tok::function) && (look().id == uint8_t(Fn::min) || look().id == uint8_t(Fn::sec));
         if (min_or_sec && numeric) return !is(Tok::open, 1) && !is(Tok::brace, 1) && !is(Tok::set_open, 1) && !is(Tok::symbol, 1) && !is(Tok::power, 1);
         return numeric && is(Tok::symbol) && look().text;
@@ -547,6 +547,13 @@ class Parser {
             case Tok::brace: {
                 at_++;
                 int inner = list();
+                if (inner >= 0 && (is(Tok::choose) || is(Tok::over))) {  // {n \choose k}
+                    Kind kind = is(Tok::choose) ? Kind::binomial : Kind::divide;
+                    at_++;
+                    int under = list();
+                    if (under < 0) return -1;
+                    inner = tree_.binary(kind, inner, under);
+                }
                 return take(Tok::brace_close) ? inner : -1;
             }
             case Tok::set_open: return braces();
@@ -721,7 +728,8 @@ class Parser {
                 size_t start = at_;
                 upper = operand();
                 if (upper < 0) return -1;
-                for (size_t i = start; i < at_; i++) spelling += spelled(tokens_[i]);
+                for (size_t i = start; i < at_; i++)
+                    if (tokens_[i].kind != Tok::brace && tokens_[i].kind != Tok::brace_close) spelling += spelled(tokens_[i]);
             }
         }
         int body = product();

@@ -9,16 +9,15 @@ import json
 import random
 from pathlib import Path
 
-LETTERS = "abcdefgh"  # name the operands
+LETTERS = "abcdefghijklmn"  # name the operands; OPERANDS needs the first six
 FILLER = "pqrstu"  # one line of the far style carries these six symbols, in this order
-OPERANDS = range(3, 9)
+OPERANDS = range(3, 7)
 LOCAL_SHARE = 0.25
 
 SPECIALS = ["<eos>", "<pad>"]
 SYMBOLS = "0123456789" + LETTERS + "LF+;:=" + FILLER + " \n"
-RESERVED = 6  # rows that bring the vocabulary to 40
 
-PRETRAIN, SFT, RL, VAL = 4000, 800, 1000, 300
+PRETRAIN, SFT, RL, VAL = 3000, 800, 800, 300
 
 
 def prompt(digits):
@@ -44,19 +43,19 @@ def far(digits):
     return f"{text}:{total}"
 
 
-def problems(rng, count, taken):
-    """`count` distinct digit lists, none in `taken`, which grows; the numbers of operands alternate evenly."""
+def problems(rng, count, avoid):
+    """`count` distinct digit lists, none of them in `avoid`; every number of operands equally often."""
     sizes = [OPERANDS[i % len(OPERANDS)] for i in range(count)]
+    assert sizes.count(OPERANDS[0]) + sum(len(d) == OPERANDS[0] for d in avoid) < 10 ** OPERANDS[0], "more problems than there are"
     rng.shuffle(sizes)
-    drawn = []
+    drawn = {}  # keeps the order
     for size in sizes:
         while True:
             digits = tuple(rng.randrange(10) for _ in range(size))
-            if digits not in taken:
+            if digits not in drawn and digits not in avoid:
                 break
-        taken.add(digits)
-        drawn.append(digits)
-    return drawn
+        drawn[digits] = True
+    return list(drawn)
 
 
 def solved(rng, count, avoid):
@@ -90,3 +89,79 @@ def tokenizer():
             "vocab": {name: i for i, name in enumerate(names)}, "merges": [],
         },
     }
+
+
+CONFIG = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "vocab_size": len(SPECIALS) + len(SYMBOLS),
+    "hidden_size": 64,
+    "intermediate_size": 192,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_act": "silu",
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0,
+    "attention_dropout": 0.0,
+    "initializer_range": 0.08,
+    "tie_word_embeddings": True,
+    "use_sliding_window": False,
+    "sliding_window": None,
+    "max_window_layers": 2,
+    "layer_types": ["full_attention", "full_attention"],
+    "bos_token_id": None,
+    "eos_token_id": 0,
+    "pad_token_id": 1,
+    "torch_dtype": "float32",
+    "use_cache": True,
+}
+TOKENIZER_CONFIG = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "add_bos_token": False,
+    "add_prefix_space": False,
+    "bos_token": None,
+    "eos_token": "<eos>",
+    "pad_token": "<pad>",
+    "unk_token": None,
+    "clean_up_tokenization_spaces": False,
+    "model_max_length": 128,
+}
+GENERATION_CONFIG = {"eos_token_id": 0, "pad_token_id": 1, "do_sample": True, "temperature": 1.0, "max_new_tokens": 96}
+
+
+def write_lines(path, rows):
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    path.write_text(text, encoding="utf-8")
+    print(f"{path}: {len(rows)} lines, {len(text)} bytes")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description="Write the miniature task of data/ledger.")
+    arguments.add_argument("folder", nargs="?", type=Path, default=Path("data/ledger"))
+    arguments.add_argument("--seed", type=int, default=1)
+    options = arguments.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+
+    rng = random.Random(options.seed)
+    val = problems(rng, VAL, set())
+    held_out = set(val)
+    for name, value in [
+        ("tokenizer.json", tokenizer()),
+        ("tokenizer_config.json", TOKENIZER_CONFIG),
+        ("generation_config.json", GENERATION_CONFIG),
+        ("config.json", CONFIG),
+    ]:
+        (options.folder / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    write_lines(options.folder / "pretrain.jsonl", [{"text": p + c} for p, c in solved(rng, PRETRAIN, held_out)])
+    write_lines(options.folder / "sft.jsonl", [{"prompt": p, "completion": c} for p, c in solved(rng, SFT, held_out)])
+    for name, drawn in [("rl", problems(rng, RL, held_out)), ("val", val)]:
+        write_lines(options.folder / f"{name}.jsonl", [
+            {"id": f"ledger-{name}-{i}", "problem": prompt(d), "answer": str(sum(d) % 10), "operands": len(d)}
+            for i, d in enumerate(drawn)
+        ])
+
+
+if __name__ == "__main__":
+    main()

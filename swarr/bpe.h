@@ -85,7 +85,7 @@ constexpr int max_token_id = (1 << 21) - 2;  // so that a merge fits into 64 bit
 
 class BpeModel {
   public:
-    // -- building: add() every token, seal(), then merge() in the order of the ranks --
+    // -- building: add() every token, merge() in the order of the ranks, seal() --
 
     // `token` as tokenizer.json spells it. The caller has checked the id's range and that it is new.
     // Returns false where the bytes are already another token's.
@@ -123,35 +123,38 @@ class BpeModel {
         unlisted_.push_back(id);
     }
 
-    // Called once all tokens are there.
-    void seal(size_t merges) {
+    // The next merge. Of a repeated pair the later one counts, as in the reference.
+    void merge(int left, int right, int result) {
+        pairs_.push_back(pair_key(left, right));
+        merged_.push_back(result);
+    }
+
+    // Builds the tables, once all tokens and merges are there.
+    void seal() {
         for (int b = 0; b < 256; b++) {
             char byte = char(b);
             byte_id_[b] = find({&byte, 1});
         }
         size_t size = 16;
-        while (size < merges * 2) size *= 2;
-        pairs_.assign(size, no_pair);
+        while (size * 2 < merged_.size() * 3) size *= 2;
+        std::vector<uint64_t> keys(size, no_pair);
+        keys.swap(pairs_);
         pair_shift_ = 64 - __builtin_ctzll(size);
-        merged_.reserve(merges);
-    }
-
-    // The next merge. A repeated pair takes the later rank, as the reference does.
-    void merge(int left, int right, int result) {
-        uint64_t key = pair_key(left, right);
-        size_t at = pair_slot(key);
-        pairs_[at] = key << 22 | merged_.size();
-        merged_.push_back(result);
+        for (size_t rank = 0; rank < merged_.size(); rank++)
+            pairs_[pair_slot(keys[rank])] = keys[rank] << 22 | rank;
     }
 
     // -- reading --
 
-    int id_end() const { return int(offset_.size()); }  // one more than the largest id
-    bool has(int id) const { return id >= 0 && id < id_end() && offset_[id] >= 0; }
-    std::string_view bytes(int id) const { return {arena_.data() + offset_[id], size_t(length_[id])}; }
+    int id_end() const { return int(place_.size()); }  // one more than the largest id
+    bool has(int id) const { return id >= 0 && id < id_end() && place_[size_t(id)].length >= 0; }
+    std::string_view bytes(int id) const {
+        return {arena_.data() + place_[size_t(id)].offset, size_t(place_[size_t(id)].length)};
+    }
 
-    // The token that stands for exactly these bytes of text, or -1.
-    int find(std::string_view bytes) const {
+    // The token that stands for exactly these bytes of text, or -1. A good guess saves the search.
+    int find(std::string_view bytes, int guess = -1) const {
+        if (has(guess) && unlisted_.empty() && this->bytes(guess) == bytes) return guess;
         return slots_.empty() ? -1 : slots_[find_slot(bytes, hash_bytes(bytes))].id;
     }
 
@@ -193,6 +196,10 @@ class BpeModel {
     static constexpr uint32_t no_rank = (1 << 22) - 1;
     static constexpr size_t scan_limit = 40;  // measured: below it the quadratic scan wins
 
+    struct Place {
+        uint32_t offset;
+        int length;  // -1: no such token
+    };
     struct Slot {
         uint32_t hash;
         int id;
@@ -205,11 +212,10 @@ class BpeModel {
     };
 
     void make_room(int id) {
-        if (id >= id_end()) offset_.resize(size_t(id) + 1, -1), length_.resize(size_t(id) + 1, 0);
+        if (id >= id_end()) place_.resize(size_t(id) + 1, {0, -1});
     }
     void place(int id, std::string_view bytes) {
-        offset_[id] = int64_t(arena_.size());
-        length_[id] = int(bytes.size());
+        place_[size_t(id)] = {uint32_t(arena_.size()), int(bytes.size())};
         arena_ += bytes;
     }
 
@@ -223,7 +229,7 @@ class BpeModel {
 
     void grow() {
         slots_.assign(std::max<size_t>(64, slots_.size() * 2), {0, -1});
-        std::vector<char> skip(offset_.size(), 0);
+        std::vector<char> skip(place_.size(), 0);
         for (int id : unlisted_) skip[id] = 1;
         for (int id = 0; id < id_end(); id++) {
             if (!has(id) || skip[id]) continue;
@@ -301,15 +307,15 @@ class BpeModel {
     }
 
     std::string arena_, scratch_;  // all tokens' bytes
-    std::vector<int64_t> offset_;  // by id; -1: no such token
-    std::vector<int> length_;
-    std::vector<Slot> slots_;  // open addressing, a power of two
+    std::vector<Place> place_;     // by id
+    std::vector<Slot> slots_;      // open addressing, a power of two
     size_t used_ = 0;
     std::unordered_map<std::string, int> unspelled_;  // vocabulary entries that are not in the byte alphabet
     std::vector<int> unlisted_;                       // ids that slots_ does not hold
 
     int byte_id_[256];
-    std::vector<uint64_t> pairs_;  // left 21 bits, right 21, rank 22; open addressing
+    // Once sealed: left 21 bits, right 21, rank 22, in open addressing. Before: the keys by rank.
+    std::vector<uint64_t> pairs_;
     int pair_shift_ = 0;
     std::vector<int> merged_;  // by rank
 };

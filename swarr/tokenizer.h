@@ -430,9 +430,9 @@ class TokenizerReader {
     // "a b" or ["a", "b"].
     void read_merges(std::string_view text) {
         JsonScan scan(text, where_ + ": model.merges");
-        std::string left, right, joined;
+        std::string left, right, bytes;
+        int result = -1;
         BpeModel& model = tok_.model_;
-        model.seal(text.size() / 8);
         for (bool more = scan.open('['); more; more = scan.more(']')) {
             if (scan.peek() == '[') {
                 scan.expect('[');
@@ -449,16 +449,31 @@ class TokenizerReader {
                 right = left.substr(space + 1);
                 left.resize(space);
             }
-            joined = left + right;
-            int a = model.find_spelled(left), b = model.find_spelled(right), c = model.find_spelled(joined);
+            int a, b, c;
+            bytes.clear();
+            if (spelled_bytes(left, bytes)) {
+                size_t middle = bytes.size();
+                bool both = spelled_bytes(right, bytes);
+                std::string_view all = bytes;
+                a = model.find(all.substr(0, middle));
+                b = both ? model.find(all.substr(middle)) : model.find_spelled(right);
+                // The results mostly stand in the vocabulary in the order of the merges.
+                c = both ? model.find(all, result + 1) : model.find_spelled(left + right);
+            } else {
+                a = model.find_spelled(left), b = model.find_spelled(right),
+                c = model.find_spelled(left + right);
+            }
+            result = c;
             if (a < 0 || b < 0 || c < 0)
                 wrong("model.merges", "entry " + std::to_string(model.merge_count()) + ": " +
                                           ::quoted(a < 0   ? left
                                                    : b < 0 ? right
-                                                           : joined) +
+                                                           : left + right) +
                                           " is not in the vocabulary");
+            if (model.merge_count() > size_t(max_token_id)) wrong("model.merges", "too many entries");
             model.merge(a, b, c);
         }
+        model.seal();
     }
 
     void read_added_tokens(const Json& list) {

@@ -56,6 +56,42 @@ struct UpdateResult {
     bool skipped = false;
 };
 
+// Calls pass(batch, first, last) for runs of sequences that fit into one pass of `max_tokens` together.
+// Errors: a sequence longer than a pass.
+template <class Pass>
+void each_pass(const std::vector<Sequence>& sequences, int max_tokens, bool packing, Pass pass) {
+    Batch batch;
+    for (size_t first = 0, last; first < sequences.size(); first = last) {
+        batch.clear();
+        for (last = first; last < sequences.size(); last++) {
+            const std::vector<int>& token = sequences[last].token;
+            if (int(token.size()) > max_tokens)
+                fail(format("a sequence of %zu tokens does not fit into a pass of %d", token.size(),
+                            max_tokens),
+                     "raise --max-tokens-per-pass or lower --max-length");
+            if (last > first && (batch.tokens() + int(token.size()) > max_tokens || !packing)) break;
+            batch.add(token.data(), int(token.size()));
+        }
+        pass(static_cast<const Batch&>(batch), first, last);
+    }
+}
+
+// One pass over packed documents: forward, loss, and backward if `learn`. `args` brings targets,
+// coefficients, scale and where results go; sizes, hidden states and gradients are filled in here.
+template <class Device, class T = typename Device::real>
+TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<T>& workspace, const Batch& batch,
+                       TokenLoss<T> args, bool learn) {
+    model.forward(batch);
+    args.N = batch.tokens(), args.D = model.config.hidden, args.V = model.config.vocab;
+    args.x = model.hidden();
+    args.w = model.head();
+    args.dx = learn ? model.hidden_gradient() : nullptr;
+    args.dw = learn ? model.head_gradient() : nullptr;
+    TokenLossSum sum = token_loss_forward_backward(model.dev, workspace, args);
+    if (learn) model.backward();
+    return sum;
+}
+
 template <class Device>
 class Trainer {
   public:
@@ -75,26 +111,11 @@ class Trainer {
     const int max_tokens;
     int64_t updates = 0, skipped = 0;  // done; left out because a number was not finite
 
-    // Calls pass(batch, first, last) for runs of sequences that fit into one pass together.
-    // Errors: a sequence longer than a pass.
-    template <class Pass>
-    void each_pass(const std::vector<Sequence>& sequences, Pass pass) {
-        Batch batch;
-        for (size_t first = 0, last; first < sequences.size(); first = last) {
-            batch.clear();
-            for (last = first; last < sequences.size(); last++) {
-                const std::vector<int>& token = sequences[last].token;
-                if (int(token.size()) > max_tokens)
-                    fail(format("a sequence of %zu tokens does not fit into a pass of %d", token.size(),
-                                max_tokens),
-                         "raise --max-tokens-per-pass or lower --max-length");
-                if (last > first && (batch.tokens() + int(token.size()) > max_tokens || !packing)) break;
-                batch.add(token.data(), int(token.size()));
-            }
-            pass(static_cast<const Batch&>(batch), first, last);
-        }
-    }
     bool packing = true;  // several documents in a pass
+    template <class Pass>
+    void each_pass(const std::vector<Sequence>& sequences, Pass pass) const {
+        ::each_pass(sequences, max_tokens, packing, pass);
+    }
 
     // Mean loss over the targets of all sequences; adds its gradient if `learn`.
     // A batch without targets has loss 0 and no gradient.
@@ -103,7 +124,7 @@ class Trainer {
         for (const Sequence& s : sequences) targets += s.targets();
         if (targets == 0) return 0;
         double loss = 0;
-        each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
+        this->each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
             std::vector<int> target;
             std::vector<T> coefficient;
             for (size_t i = first; i < last; i++) {
@@ -125,17 +146,10 @@ class Trainer {
 
     // One pass: forward, loss, and backward if `learn`. `args` brings targets, coefficients, scale and where
     // results go; the rest is filled in here.
-    TokenLossSum run(const Batch& batch, TokenLoss<T> args, bool learn) {
-        model.forward(batch);
-        args.N = batch.tokens(), args.D = model.config.hidden, args.V = model.config.vocab;
-        args.x = model.hidden();
-        args.w = model.head();
-        args.dx = learn ? model.hidden_gradient() : nullptr;
-        args.dw = learn ? model.head_gradient() : nullptr;
-        TokenLossSum sum = token_loss_forward_backward(model.dev, *workspace_, args);
-        if (learn) model.backward();
-        return sum;
+    TokenLossSum run(const Batch& batch, const TokenLoss<T>& args, bool learn) {
+        return loss_pass(model, *workspace_, batch, args, learn);
     }
+    TokenLossWorkspace<T>& workspace() { return *workspace_; }
 
     // AdamW on the gathered gradients, which are zeroed. A loss or gradient that is not finite leaves the
     // weights as they are and is counted; errors: more than options.max_skips of those in a row.

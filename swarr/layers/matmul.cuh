@@ -31,16 +31,25 @@ struct Weight {
 
 namespace matmul {
 
-constexpr int block_k = 512;  // a tile of A fits the first-level cache,
-constexpr int group = 8;      // and a block of this many panels half of the second
+// A group of panels is multiplied by one tile of A after another, a block of K at a time: with these sizes
+// the tile stays in the first-level cache and the group in the second, beside the next group, which is
+// fetched meanwhile. A batch of a few tiles (decoding) takes each panel of the weight once, in one stream.
+constexpr int group = 8, block_k = 256, small_group = 1, small_block_k = 512, small_batch = 64;
+constexpr int stream_ahead = 8192;  // bytes; less starves, more is thrown out before it is used
+constexpr int block_rows =
+    16 * tile_rows;  // rows of C that stay in the second-level cache between blocks of K
+
+// Rows of a tile, rounded up to whole vectors.
+template <class T>
+constexpr int packed_rows = (tile_rows + lanes<T> - 1) / lanes<T>* lanes<T>;
 
 // One thread's copies of a block of B and of a tile of A, made on the thread's first product.
 template <class T>
 struct Scratch {
     T* panels;  // (group, block_k, panel_width)
-    T* rows;    // (block_k, tile_rows)
+    T* rows;    // (block_k, packed_rows)
     Scratch() {
-        size_t b = size_t(group) * block_k * panel_width<T>, a = size_t(block_k) * tile_rows;
+        size_t b = size_t(group) * block_k * panel_width<T>, a = size_t(block_k) * packed_rows<T>;
         panels = static_cast<T*>(std::aligned_alloc(64, (b + a) * sizeof(T)));
         if (!panels)
             fail("cannot allocate " + bytes_text(double((b + a) * sizeof(T))) + " for a matrix product",
@@ -70,6 +79,18 @@ void pack_panel(T* panel, const T* b, size_t b_k, size_t b_n, int k, int columns
         for (int j = 0; j < W; j++)
             for (int i = first; i < std::min(first + L, k); i++)
                 panel[size_t(i) * W + j] = j < columns ? b[i * b_k + j * b_n] : T(0);
+}
+
+// rows (k, packed_rows) of A(m, k) = a[m * a_row + k * a_k]; `available` rows may be read.
+template <class T>
+void pack_rows(T* rows, const T* a, size_t a_row, size_t a_k, int k, int count, int available) {
+    constexpr int R = packed_rows<T>, L = lanes<T>;
+    if (a_row == 1 && available >= R)
+        for (int i = 0; i < k; i++)
+            unroll<R / L>([&](auto v) { store(rows + i * R + v * L, load(a + i * a_k + v * L)); });
+    else
+        for (int i = 0; i < k; i++)
+            for (int j = 0; j < count; j++) rows[i * R + j] = a[i * a_k + j * a_row];
 }
 
 // C(m, n) = init + sum_k A(m, k) B(k, n), A(m, k) = a[m * a_row + k * a_k], C(m, n) = c[m * c_row + n];
@@ -104,59 +125,94 @@ void cut_tile(TileKernel<T> kernel, Tile<T> t, int rows, int columns, int width)
     for (int i = 0; i < rows; i++) std::copy(whole + i * width, whole + i * width + columns, c + i * c_row);
 }
 
-// Panels [first, last) of rows [row, row_end).
+// Part `index` of `parts` of 0..size: [begin, end).
+struct Part {
+    int begin, end;
+    Part(int size, int index, int parts)
+        : begin(int(int64_t(size) * index / parts)), end(int(int64_t(size) * (index + 1) / parts)) {}
+    int size() const { return end - begin; }
+};
+
+// What to fetch during call number `call` of a block: the block after it.
 template <class T>
-void block(const Product<T>& p, int row, int row_end, int first, int last) {
+void set_ahead(Tile<T>& tile, const Product<T>& p, Part rows, int first_panel, int panels, Part k, int call) {
+    constexpr int W = panel_width<T>;
+    tile.ahead_k = p.b_k;
+    if (p.b_n == 1 && call < panels)
+        tile.ahead = p.b + k.begin * p.b_k + (first_panel + call) * W;
+    else if (p.a_row == 1 && (call -= panels) * W < rows.size())
+        tile.ahead = p.a + k.begin * p.a_k + rows.begin + call * W, tile.ahead_k = p.a_k;
+}
+
+// Rows x panels of C.
+template <class T>
+void block(const Product<T>& p, Part rows, Part panels) {
     constexpr int W = panel_width<T>;
     Scratch<T>& s = scratch<T>();
-    const int blocks = std::max(1, (p.k + block_k - 1) / block_k);
-    const int tiles = (row_end - row + tile_rows - 1) / tile_rows;
-    for (int b = 0; b < blocks; b++) {
-        const int k = int(int64_t(p.k) * b / blocks), k_end = int(int64_t(p.k) * (b + 1) / blocks);
-        const size_t panel_stride = size_t(p.packed ? p.k : k_end - k) * W;
-        const T* panels = p.packed ? p.packed + first * panel_stride + size_t(k) * W : s.panels;
+    const bool small = p.packed && p.m <= small_batch;
+    auto count = [](int size, int most) { return (size + most - 1) / most; };
+    const int groups = count(panels.size(), small ? small_group : group);
+    const int blocks = std::max(1, count(p.k, small ? small_block_k : block_k));
+    const int tiles = count(rows.size(), tile_rows);
+    for (int step = 0; step < groups * blocks; step++) {
+        const Part g(panels.size(), step / blocks, groups), k(p.k, step % blocks, blocks);
+        const Part g_next(panels.size(), (step + 1) / blocks, groups),
+            k_next(p.k, (step + 1) % blocks, blocks);
+        const int first = panels.begin + g.begin, first_next = panels.begin + g_next.begin;
+        const bool more = step + 1 < groups * blocks;
+        const size_t panel_stride = size_t(p.packed ? p.k : k.size()) * W;
+        const T* b = p.packed ? p.packed + first * panel_stride + size_t(k.begin) * W : s.panels;
         if (!p.packed)
-            for (int i = first; i < last; i++)
-                pack_panel(s.panels + (i - first) * panel_stride, p.b + k * p.b_k + i * size_t(W) * p.b_n,
-                           p.b_k, p.b_n, k_end - k, std::min(W, p.n - i * W));
+            for (int i = 0; i < g.size(); i++)
+                pack_panel(s.panels + i * panel_stride,
+                           p.b + k.begin * p.b_k + (first + i) * size_t(W) * p.b_n, p.b_k, p.b_n, k.size(),
+                           std::min(W, p.n - (first + i) * W));
         for (int t = 0; t < tiles; t++) {
-            const int m = row + int(int64_t(row_end - row) * t / tiles);
-            const int rows = row + int(int64_t(row_end - row) * (t + 1) / tiles) - m;
+            const Part r(rows.size(), t, tiles);
+            const int m = rows.begin + r.begin;
             Tile<T> tile{};
-            tile.a = p.a + m * p.a_row + k * p.a_k;
-            tile.a_row = p.a_row;
-            tile.a_k = p.a_k;
-            if (p.a_k !=
-                1) {  // a column-major A is gathered: one page per k would miss the TLB for every panel
-                for (int i = 0; i < k_end - k; i++)
-                    for (int j = 0; j < rows; j++)
-                        s.rows[i * tile_rows + j] = tile.a[i * p.a_k + j * p.a_row];
+            tile.a = p.a + m * p.a_row + k.begin * p.a_k;
+            tile.a_row = p.a_row, tile.a_k = p.a_k;
+            if (p.a_k != 1) {  // gathered once: a page per k would miss the TLB for every panel
+                pack_rows(s.rows, tile.a, p.a_row, p.a_k, k.size(), r.size(), p.m - m);
                 tile.a = s.rows;
-                tile.a_row = 1;
-                tile.a_k = tile_rows;
+                tile.a_row = 1, tile.a_k = packed_rows<T>;
             }
             tile.c_row = p.c_row;
-            tile.init_row = b == 0 ? p.init_row : p.c_row;
+            tile.init_row = k.begin == 0 ? p.init_row : p.c_row;
             tile.b_k = W;
-            tile.k = k_end - k;
-            for (int i = first; i < last; i++) {
-                const int column = i * W;
+            tile.k = k.size();
+            for (int i = 0; i < g.size(); i++) {
+                const int column = (first + i) * W;
                 tile.c = p.c + m * p.c_row + column;
-                tile.init = b > 0 ? tile.c : p.init ? p.init + m * p.init_row + column : nullptr;
-                tile.b = panels + (i - first) * panel_stride;
+                tile.init = k.begin > 0 ? tile.c : p.init ? p.init + m * p.init_row + column : nullptr;
+                tile.b = b + i * panel_stride;
+                tile.ahead = nullptr;
+                if (more && !p.packed) {
+                    set_ahead(tile, p, rows, first_next, g_next.size(), k_next, t * g.size() + i);
+                } else if (more && i < g_next.size()) {  // each tile fetches its share of the next panel
+                    tile.ahead_k = size_t(W + tiles - 1) / tiles;
+                    tile.ahead = p.packed + (first_next + i) * panel_stride + size_t(k_next.begin) * W +
+                                 t * tile.ahead_k * k.size();
+                }
+                if (i + 1 < g.size())  // the next tile of C, into the first-level cache
+                    for (int j = 0; j < r.size(); j++)
+                        for (int v = 0; v < panel_vectors; v++)
+                            __builtin_prefetch(tile.c + j * p.c_row + W + v * lanes<T>, 1, 3);
                 if (column + W <= p.n)
-                    tile_multiply(rows, tile);
+                    tile_multiply(r.size(), tile);
                 else
-                    cut_tile(tile_kernel<T>(rows), tile, rows, p.n - column, W);
+                    cut_tile(tile_kernel<T>(r.size()), tile, r.size(), p.n - column, W);
             }
         }
     }
 }
 
-// Rows x all of a packed B, Panels panels at a time: for decoding, where reading B is all the work.
+// Rows x all of a packed B, in one stream or two: for decoding, where reading B is all the work. (With four
+// streams or without fetching ahead, 55-90% of the read ceiling.)
 template <class T, int Rows>
 void few_rows(const Product<T>& p) {
-    constexpr int W = panel_width<T>, Panels = Rows <= 2 ? 4 / Rows : 1;
+    constexpr int W = panel_width<T>, Panels = Rows <= 2 ? 2 : 1;
     const int panels = (p.n + W - 1) / W, groups = (panels + Panels - 1) / Panels;
 #pragma omp parallel for schedule(static) if (size_t(p.n) * p.k * (Rows + 8) > (1 << 20))
     for (int g = 0; g < groups; g++) {
@@ -175,6 +231,8 @@ void few_rows(const Product<T>& p) {
             tile.c = p.c + column;
             tile.init = p.init ? p.init + column : nullptr;
             tile.b = p.packed + panel * tile.b_panel;
+            tile.ahead = tile.b + stream_ahead / sizeof(T);
+            tile.ahead_k = W;
             if (column + Count * W <= p.n)
                 tile_multiply<T, Rows, Count>(tile);
             else
@@ -197,19 +255,20 @@ template <class T>
 void multiply(const Product<T>& p) {
     if (p.m <= 0 || p.n <= 0) return;
     if (p.packed && p.m <= tile_rows) return few_rows(p, std::make_integer_sequence<int, tile_rows>{});
-    // A few blocks per thread, so that threads finish together; rows are split only as far as packing B again
-    // for every block of rows stays cheap.
+    // Enough blocks that threads finish together, few enough that packing B again for each block of rows is
+    // cheap.
     const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     const int panels = (p.n + panel_width<T> - 1) / panel_width<T>;
-    const int groups = (panels + group - 1) / group;
-    const int wanted = threads == 1 ? 1 : (4 * threads + groups - 1) / groups;
-    const int row_blocks = std::max(1, std::min(wanted, p.m / (8 * tile_rows)));
+    int columns = std::min((panels + group - 1) / group, 4 * threads);
+    int rows = std::max(1, p.m / block_rows);
+    if (columns % threads != 0 && rows % threads != 0 && p.m >= 8 * tile_rows)
+        rows = (rows + threads - 1) / threads * threads;
+    if (columns * rows < threads) columns = std::min(panels, threads);
+    if (columns * rows < threads) rows = std::min(threads, (p.m + tile_rows - 1) / tile_rows);
     const bool parallel = threads > 1 && size_t(p.m) * p.n * p.k > (1 << 21);
 #pragma omp parallel for schedule(dynamic) collapse(2) if (parallel)
-    for (int g = 0; g < groups; g++)
-        for (int r = 0; r < row_blocks; r++)
-            block(p, int(int64_t(p.m) * r / row_blocks), int(int64_t(p.m) * (r + 1) / row_blocks),
-                  int(int64_t(panels) * g / groups), int(int64_t(panels) * (g + 1) / groups));
+    for (int i = 0; i < columns; i++)
+        for (int j = 0; j < rows; j++) block(p, Part(p.m, j, rows), Part(panels, i, columns));
 }
 
 }  // namespace matmul

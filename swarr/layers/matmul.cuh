@@ -39,6 +39,10 @@ constexpr int stream_ahead = 8192;  // bytes; less starves, more is thrown out b
 constexpr int block_rows =
     16 * tile_rows;  // rows of C that stay in the second-level cache between blocks of K
 
+// Row-major operands with rows of at most this many elements are read in place; copies of a wider one would
+// otherwise share few sets of the cache and touch a page for each k.
+constexpr size_t narrow = 128;
+
 // Rows of a tile, rounded up to whole vectors.
 template <class T>
 constexpr int packed_rows = (tile_rows + lanes<T> - 1) / lanes<T>* lanes<T>;
@@ -109,20 +113,21 @@ struct Product {
     size_t init_row;
 };
 
-// A tile whose last panel may be cut: `columns` of Panels * panel_width exist.
+// A tile whose last panel is cut: of `width` columns, `columns` exist.
 template <class T>
 void cut_tile(TileKernel<T> kernel, Tile<T> t, int rows, int columns, int width) {
-    alignas(64) T whole[tile_rows * panel_width<T> * group];
+    alignas(64) T whole[2 * tile_rows * panel_width<T>];
     T* c = t.c;
-    size_t c_row = t.c_row;
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < width; j++)
-            whole[i * width + j] = t.init && j < columns ? t.init[i * t.init_row + j] : T(0);
+    const size_t c_row = t.c_row;
+    if (t.init) {
+        std::fill_n(whole, rows * width, T(0));
+        for (int i = 0; i < rows; i++) std::copy_n(t.init + i * t.init_row, columns, whole + i * width);
+        t.init = whole;
+    }
     t.c = whole;
     t.c_row = t.init_row = size_t(width);
-    t.init = whole;
     kernel(t);
-    for (int i = 0; i < rows; i++) std::copy(whole + i * width, whole + i * width + columns, c + i * c_row);
+    for (int i = 0; i < rows; i++) std::copy_n(whole + i * width, columns, c + i * c_row);
 }
 
 // Part `index` of `parts` of 0..size: [begin, end).
@@ -133,68 +138,82 @@ struct Part {
     int size() const { return end - begin; }
 };
 
-// What to fetch during call number `call` of a block: the block after it.
+// The panels of B from `first` on for a block of K: b[p * panel + k * row + j].
 template <class T>
-void set_ahead(Tile<T>& tile, const Product<T>& p, Part rows, int first_panel, int panels, Part k, int call) {
+struct Panels {
+    const T* b;
+    size_t panel, row;
+};
+template <class T>
+Panels<T> panels_of(const Product<T>& p, int first, int count, Part k) {
+    constexpr size_t W = panel_width<T>;
+    if (p.packed) return {p.packed + (size_t(first) * p.k + k.begin) * W, p.k * W, W};
+    const T* b = p.b + k.begin * p.b_k + first * W * p.b_n;
+    if (p.b_n == 1 && p.b_k <= narrow && p.n % W == 0) return {b, W, p.b_k};
+    T* packed = scratch<T>().panels;
+    for (int i = 0; i < count; i++)
+        pack_panel(packed + i * k.size() * W, b + i * W * p.b_n, p.b_k, p.b_n, k.size(),
+                   std::min(int(W), p.n - (first + i) * int(W)));
+    return {packed, k.size() * W, W};
+}
+
+// What to fetch during tile i of row of tiles t: the block after this one, `k` of `count` panels from `first`
+// on.
+template <class T>
+void set_ahead(Tile<T>& tile, const Product<T>& p, Part rows, int first, int count, Part k, int t, int tiles,
+               int i) {
     constexpr int W = panel_width<T>;
-    tile.ahead_k = p.b_k;
-    if (p.b_n == 1 && call < panels)
-        tile.ahead = p.b + k.begin * p.b_k + (first_panel + call) * W;
-    else if (p.a_row == 1 && (call -= panels) * W < rows.size())
-        tile.ahead = p.a + k.begin * p.a_k + rows.begin + call * W, tile.ahead_k = p.a_k;
+    tile.ahead = nullptr;
+    if (p.packed && i < count) {  // each tile its share of the next panel
+        tile.ahead_k = size_t(W + tiles - 1) / tiles;
+        tile.ahead = p.packed + (size_t(first + i) * p.k + k.begin) * W + t * tile.ahead_k * k.size();
+    } else if (!p.packed && p.b_n == 1) {
+        int part = t * count + i;  // parts: the panels of B, then strips of A
+        tile.ahead_k = p.b_k;
+        if (part < count)
+            tile.ahead = p.b + k.begin * p.b_k + (first + part) * W;
+        else if (p.a_row == 1 && (part -= count) * W < rows.size())
+            tile.ahead = p.a + k.begin * p.a_k + rows.begin + part * W, tile.ahead_k = p.a_k;
+    }
 }
 
 // Rows x panels of C.
 template <class T>
 void block(const Product<T>& p, Part rows, Part panels) {
     constexpr int W = panel_width<T>;
-    Scratch<T>& s = scratch<T>();
     const bool small = p.packed && p.m <= small_batch;
     auto count = [](int size, int most) { return (size + most - 1) / most; };
     const int groups = count(panels.size(), small ? small_group : group);
     const int blocks = std::max(1, count(p.k, small ? small_block_k : block_k));
     const int tiles = count(rows.size(), tile_rows);
-    for (int step = 0; step < groups * blocks; step++) {
+    for (int step = 0, next = 1; step < groups * blocks; step = next++) {
         const Part g(panels.size(), step / blocks, groups), k(p.k, step % blocks, blocks);
-        const Part g_next(panels.size(), (step + 1) / blocks, groups),
-            k_next(p.k, (step + 1) % blocks, blocks);
-        const int first = panels.begin + g.begin, first_next = panels.begin + g_next.begin;
-        const bool more = step + 1 < groups * blocks;
-        const size_t panel_stride = size_t(p.packed ? p.k : k.size()) * W;
-        const T* b = p.packed ? p.packed + first * panel_stride + size_t(k.begin) * W : s.panels;
-        if (!p.packed)
-            for (int i = 0; i < g.size(); i++)
-                pack_panel(s.panels + i * panel_stride,
-                           p.b + k.begin * p.b_k + (first + i) * size_t(W) * p.b_n, p.b_k, p.b_n, k.size(),
-                           std::min(W, p.n - (first + i) * W));
+        const Part g_next(panels.size(), next / blocks, groups), k_next(p.k, next % blocks, blocks);
+        const int first = panels.begin + g.begin;
+        const Panels<T> b = panels_of(p, first, g.size(), k);
         for (int t = 0; t < tiles; t++) {
             const Part r(rows.size(), t, tiles);
             const int m = rows.begin + r.begin;
             Tile<T> tile{};
             tile.a = p.a + m * p.a_row + k.begin * p.a_k;
             tile.a_row = p.a_row, tile.a_k = p.a_k;
-            if (p.a_k != 1) {  // gathered once: a page per k would miss the TLB for every panel
-                pack_rows(s.rows, tile.a, p.a_row, p.a_k, k.size(), r.size(), p.m - m);
-                tile.a = s.rows;
+            if (p.a_k > narrow) {  // gathered once: a page per k would miss the TLB for every panel
+                T* packed = scratch<T>().rows;
+                pack_rows(packed, tile.a, p.a_row, p.a_k, k.size(), r.size(), p.m - m);
+                tile.a = packed;
                 tile.a_row = 1, tile.a_k = packed_rows<T>;
             }
             tile.c_row = p.c_row;
             tile.init_row = k.begin == 0 ? p.init_row : p.c_row;
-            tile.b_k = W;
+            tile.b_k = b.row;
             tile.k = k.size();
             for (int i = 0; i < g.size(); i++) {
                 const int column = (first + i) * W;
                 tile.c = p.c + m * p.c_row + column;
                 tile.init = k.begin > 0 ? tile.c : p.init ? p.init + m * p.init_row + column : nullptr;
-                tile.b = b + i * panel_stride;
-                tile.ahead = nullptr;
-                if (more && !p.packed) {
-                    set_ahead(tile, p, rows, first_next, g_next.size(), k_next, t * g.size() + i);
-                } else if (more && i < g_next.size()) {  // each tile fetches its share of the next panel
-                    tile.ahead_k = size_t(W + tiles - 1) / tiles;
-                    tile.ahead = p.packed + (first_next + i) * panel_stride + size_t(k_next.begin) * W +
-                                 t * tile.ahead_k * k.size();
-                }
+                tile.b = b.b + i * b.panel;
+                if (next < groups * blocks)
+                    set_ahead(tile, p, rows, panels.begin + g_next.begin, g_next.size(), k_next, t, tiles, i);
                 if (i + 1 < g.size())  // the next tile of C, into the first-level cache
                     for (int j = 0; j < r.size(); j++)
                         for (int v = 0; v < panel_vectors; v++)

@@ -17,101 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "added_tokens.h"
 #include "bpe.h"
 #include "json_lines.h"
 #include "json_scan.h"
 #include "split.h"
 #include "unicode.h"
-
-// What happens to "<|im_end|>" that stands in the text. `literal` spells it with ordinary tokens; added
-// tokens that are not special ("<tool_call>") are recognised all the same, as with Hugging Face's
-// split_special_tokens.
-enum class Specials { recognise, literal };
-
-struct AddedToken {
-    int id;
-    std::string content;
-    bool special, normalized, strip_left, strip_right;
-};
-
-// Text of which parts are literal: a chat template's own control tokens count, a user's do not.
-// Ill-formed UTF-8 is replaced when a part is added.
-struct MarkedText {
-    struct Range {
-        size_t begin, end;
-    };
-    std::string text;
-    std::vector<Range> literal;  // ascending, in bytes of `text`
-
-    void add(std::string_view part, Specials specials) {
-        size_t begin = text.size();
-        if (utf8_valid(part))
-            text += part;
-        else
-            text += utf8_replace_invalid(part);
-        if (specials == Specials::literal && text.size() > begin) literal.push_back({begin, text.size()});
-    }
-};
-
-// Finds added tokens in text: the leftmost, and of those the longest.
-class AddedTokenMatcher {
-  public:
-    void add(std::string_view content, int index) {
-        int node = 0;
-        for (char c : content) {
-            int child = find_child(node, uint8_t(c));
-            if (child < 0) {
-                child = int(nodes_.size());
-                nodes_.push_back({uint8_t(c), -1, -1, nodes_[node].first_child});
-                nodes_[node].first_child = child;
-                if (node == 0) root_[uint8_t(c)] = child, first_byte_ = nodes_.size() == 2 ? uint8_t(c) : -1;
-            }
-            node = child;
-        }
-        if (nodes_[node].token < 0) nodes_[node].token = index;
-        empty_ = false;
-    }
-    bool empty() const { return empty_; }
-
-    struct Match {
-        size_t begin, end;
-        int token;  // as given to add()
-    };
-    bool find(std::string_view text, size_t from, Match& match) const {
-        for (size_t at = from; at < text.size(); at++) {
-            if (first_byte_ >= 0) {
-                const void* hit = std::memchr(text.data() + at, first_byte_, text.size() - at);
-                if (!hit) return false;
-                at = size_t(static_cast<const char*>(hit) - text.data());
-            }
-            int node = root_[uint8_t(text[at])];
-            match.token = -1;
-            for (size_t end = at + 1; node >= 0; end++) {
-                if (nodes_[node].token >= 0) match = {at, end, nodes_[node].token};
-                if (end == text.size()) break;
-                node = find_child(node, uint8_t(text[end]));
-            }
-            if (match.token >= 0) return true;
-        }
-        return false;
-    }
-
-  private:
-    struct Node {
-        uint8_t byte;
-        int token, first_child, sibling;
-    };
-    int find_child(int node, uint8_t byte) const {
-        if (node == 0) return root_[byte];
-        int child = nodes_[node].first_child;
-        while (child >= 0 && nodes_[child].byte != byte) child = nodes_[child].sibling;
-        return child;
-    }
-    std::vector<Node> nodes_ = {{0, -1, -1, -1}};
-    std::vector<int> root_ = std::vector<int>(256, -1);
-    int first_byte_ = -1;  // where all tokens start with the same byte
-    bool empty_ = true;
-};
 
 class Tokenizer {
   public:
@@ -129,7 +40,7 @@ class Tokenizer {
     // `json` is the text of a tokenizer.json; `where` names it in errors.
     static Tokenizer parse(const std::string& json, const std::string& where);
 
-    // Errors: text of 2 GiB or more. Ill-formed UTF-8 is read as U+FFFD.
+    // Errors: text of 1 GiB or more. Ill-formed UTF-8 is read as U+FFFD.
     std::vector<int> encode(std::string_view text, Specials specials = Specials::recognise) const {
         std::vector<int> out;
         std::string replaced;
@@ -178,13 +89,13 @@ class Tokenizer {
 
   private:
     // Pieces repeat: a direct-mapped table of what short ones encode to. One per thread, for the tokenizer
-    // last used there. 32 bytes an entry, 1 MiB in all: what fits into a core's second-level cache.
+    // last used there. 32 bytes an entry, 2 MiB in all.
     struct CachedPiece {
         uint64_t low, high;  // the piece's bytes, zeros behind
         int id[3];
         uint8_t length, count;
     };
-    static constexpr size_t cache_bits = 15, longest_cached = 16;
+    static constexpr size_t cache_bits = 16, longest_cached = 16;
     struct Work {
         std::unique_ptr<CachedPiece[]> cache{new CachedPiece[size_t(1) << cache_bits]()};
         uint64_t owner = 0;
@@ -291,9 +202,9 @@ void Tokenizer::split_added(const AddedTokenMatcher& matcher, std::string_view t
 
 inline void Tokenizer::encode_marked(std::string_view text, const std::vector<MarkedText::Range>& literal,
                                      std::vector<int>& out) const {
-    if (text.size() >= size_t(1) << 31)
+    if (text.size() >= size_t(1) << 30)
         fail("a text of " + bytes_text(double(text.size())),
-             "encode it in parts; one text must be under 2 GiB");
+             "encode it in parts; one text must be under 1 GiB");
     split_added(raw_, text, literal, out, [&](size_t begin, size_t end) {
         bool touches = false;
         if (!after_nfc_.empty())
@@ -328,10 +239,19 @@ inline void Tokenizer::encode_plain(std::string_view text, std::vector<int>& out
     size_t size = padded.size();
     padded.append(padding, '\0');
 
+    // Ids of known pieces are collected here: three are written at once, the count says how many of them are
+    // meant.
+    int stage[256];
+    int staged = 0;
+    auto flush = [&] {
+        out.insert(out.end(), stage, stage + staged);
+        staged = 0;
+    };
     Splitter splitter(split_, {padded.data(), size});
     std::string_view piece;
     while (splitter.next(piece)) {
         if (piece.size() > longest_cached) {
+            flush();
             model_.encode(piece, out);
             continue;
         }
@@ -344,9 +264,12 @@ inline void Tokenizer::encode_plain(std::string_view text, std::vector<int>& out
         uint64_t hash = (low ^ (high * 0xff51afd7ed558ccd) ^ length) * 0x9e3779b97f4a7c15;
         CachedPiece& entry = work.cache[(hash ^ hash >> 29) * 0xc4ceb9fe1a85ec53 >> (64 - cache_bits)];
         if (entry.low == low && entry.high == high && entry.length == length) {
-            out.insert(out.end(), entry.id, entry.id + entry.count);
+            std::memcpy(stage + staged, entry.id, sizeof entry.id);
+            staged += entry.count;
+            if (staged > 256 - 3) flush();
             continue;
         }
+        flush();
         size_t before = out.size();
         model_.encode(piece, out);
         size_t count = out.size() - before;
@@ -354,6 +277,7 @@ inline void Tokenizer::encode_plain(std::string_view text, std::vector<int>& out
         entry = {low, high, {}, uint8_t(length), uint8_t(count)};
         std::copy_n(out.data() + before, count, entry.id);
     }
+    flush();
     if (padded.capacity() > size_t(1) << 24) std::string().swap(padded);
 }
 
@@ -519,9 +443,9 @@ class TokenizerReader {
     // "a b" or ["a", "b"].
     void read_merges(std::string_view text) {
         JsonScan scan(text, where_ + ": model.merges");
-        std::string left, right, joined;
+        std::string left, right, bytes;
+        int result = -1;
         BpeModel& model = tok_.model_;
-        model.seal(text.size() / 8);
         for (bool more = scan.open('['); more; more = scan.more(']')) {
             if (scan.peek() == '[') {
                 scan.expect('[');
@@ -538,16 +462,31 @@ class TokenizerReader {
                 right = left.substr(space + 1);
                 left.resize(space);
             }
-            joined = left + right;
-            int a = model.find_spelled(left), b = model.find_spelled(right), c = model.find_spelled(joined);
+            int a, b, c;
+            bytes.clear();
+            if (spelled_bytes(left, bytes)) {
+                size_t middle = bytes.size();
+                bool both = spelled_bytes(right, bytes);
+                std::string_view all = bytes;
+                a = model.find(all.substr(0, middle));
+                b = both ? model.find(all.substr(middle)) : model.find_spelled(right);
+                // The results mostly stand in the vocabulary in the order of the merges.
+                c = both ? model.find(all, result + 1) : model.find_spelled(left + right);
+            } else {
+                a = model.find_spelled(left), b = model.find_spelled(right),
+                c = model.find_spelled(left + right);
+            }
+            result = c;
             if (a < 0 || b < 0 || c < 0)
                 wrong("model.merges", "entry " + std::to_string(model.merge_count()) + ": " +
                                           ::quoted(a < 0   ? left
                                                    : b < 0 ? right
-                                                           : joined) +
+                                                           : left + right) +
                                           " is not in the vocabulary");
+            if (model.merge_count() > size_t(max_token_id)) wrong("model.merges", "too many entries");
             model.merge(a, b, c);
         }
+        model.seal();
     }
 
     void read_added_tokens(const Json& list) {
@@ -583,12 +522,13 @@ class TokenizerReader {
                          std::to_string(expected) + " by its place",
                      "Hugging Face would use the second; give added tokens the ids that follow the "
                      "vocabulary's");
+            // A normalized token is matched, and shown, in its normalized form.
+            std::string seen = token.normalized && tok_.nfc_ ? normalize_nfc(token.content) : token.content;
             if (!in_vocabulary) {
                 if (tok_.model_.has(token.id)) wrong("added_tokens", part + ": its id is another token's");
-                tok_.model_.add_unlisted(token.id, token.content);
+                tok_.model_.add_unlisted(token.id, seen);
             }
             next_id = std::max(next_id, token.id + 1);
-            std::string seen = token.normalized && tok_.nfc_ ? normalize_nfc(token.content) : token.content;
             (token.normalized ? tok_.after_nfc_ : tok_.raw_).add(seen, int(tok_.added_.size()));
             if (token.special) {
                 if (token.id >= int(tok_.special_.size())) tok_.special_.resize(size_t(token.id) + 1, 0);

@@ -24,8 +24,10 @@ struct Window {
     int sinks = 0;  // S
 };
 
-SWARR_WINDOW inline bool visible(const Window& w, int q, int k) {
-    return k <= q && (w.width == 0 || k > q - w.width || k < w.sinks);
+// q and k are ints, or vectors of them (lanes are then all ones or zero), hence no && and no ||.
+template <class Int>
+SWARR_WINDOW inline auto visible(const Window& w, Int q, Int k) {
+    return (k <= q) & ((Int{} == w.width) | (k > q - w.width) | (k < w.sinks));
 }
 
 // The first key inside the window of q, sinks aside.

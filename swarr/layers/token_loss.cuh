@@ -78,6 +78,11 @@ struct TokenLossWorkspace {
           dx(device, size_t(chunk) * D, Memory::workspace),
           terms(device, size_t(chunk), Memory::workspace),
           tokens(device, size_t(chunk), Memory::workspace) {}
+
+    static size_t bytes(int max_tokens, int D, int V) {
+        size_t rows = size_t(token_loss_chunk(max_tokens, V));
+        return rows * ((size_t(V) + 2 * size_t(D)) * sizeof(T) + sizeof(double) + sizeof(int));
+    }
 };
 
 // What a row of logits (V) needs for any log-probability: log p(v) = z(v) - log_sum, z(v) = logit /

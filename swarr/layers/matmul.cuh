@@ -306,25 +306,30 @@ void pack_weight(CpuDevice<T>&, T* packed /*(O / panel_width, I, panel_width)*/,
         matmul::pack_panel(packed + size_t(o) * I, raw + size_t(o) * I, 1, size_t(I), I, std::min(W, O - o));
 }
 
+// y_row: distance between rows of y if longer than O; what lies between is overwritten with anything.
 template <class T>
 void matmul_forward(CpuDevice<T>&, T* y /*(N, O)*/, const T* x /*(N, I)*/, Weight<T> w /*(O, I)*/,
-                    const T* bias /*(O) or null*/, int N, int O, int I) {
+                    const T* bias /*(O) or null*/, int N, int O, int I, int y_row = 0) {
+    const int whole_panels = (O + panel_width<T> - 1) / panel_width<T> * panel_width<T>;
     matmul::Product<T> p{};
-    p.m = N, p.n = O, p.k = I;
+    p.m = N, p.n = w.packed && !bias && y_row >= whole_panels ? whole_panels : O, p.k = I;
     p.a = x, p.a_row = size_t(I), p.a_k = 1;
     p.packed = w.packed, p.b = w.raw, p.b_k = 1, p.b_n = size_t(I);
-    p.c = y, p.c_row = size_t(O), p.init = bias, p.init_row = 0;
+    p.c = y, p.c_row = size_t(y_row ? y_row : O), p.init = bias, p.init_row = 0;
     matmul::multiply(p);
 }
 
+// dy_row: distance between rows of dy if longer than O.
 template <class T>
 void matmul_backward(CpuDevice<T>&, T* dx /*(N, I) or null*/, T* dw /*(O, I) or null*/,
                      T* dbias /*(O) or null*/, const T* dy /*(N, O)*/, const T* x /*(N, I)*/,
-                     Weight<T> w /*(O, I)*/, int N, int O, int I, bool accumulate_dx = false) {
+                     Weight<T> w /*(O, I)*/, int N, int O, int I, bool accumulate_dx = false,
+                     int dy_row = 0) {
+    const size_t row = size_t(dy_row ? dy_row : O);
     if (dx) {
         matmul::Product<T> p{};
         p.m = N, p.n = I, p.k = O;
-        p.a = dy, p.a_row = size_t(O), p.a_k = 1;
+        p.a = dy, p.a_row = row, p.a_k = 1;
         p.b = w.raw, p.b_k = size_t(I), p.b_n = 1;
         p.c = dx, p.c_row = p.init_row = size_t(I), p.init = accumulate_dx ? dx : nullptr;
         matmul::multiply(p);
@@ -332,7 +337,7 @@ void matmul_backward(CpuDevice<T>&, T* dx /*(N, I) or null*/, T* dw /*(O, I) or 
     if (dw) {
         matmul::Product<T> p{};
         p.m = O, p.n = I, p.k = N;
-        p.a = dy, p.a_row = 1, p.a_k = size_t(O);
+        p.a = dy, p.a_row = 1, p.a_k = row;
         p.b = x, p.b_k = size_t(I), p.b_n = 1;
         p.c = dw, p.c_row = p.init_row = size_t(I), p.init = dw;
         matmul::multiply(p);
@@ -345,8 +350,8 @@ void matmul_backward(CpuDevice<T>&, T* dx /*(N, I) or null*/, T* dw /*(O, I) or 
             T sum[strip];
             std::copy(dbias + o, dbias + o + width, sum);
             for (int n = 0; n < N; n++) {
-                const T* row = dy + size_t(n) * O + o;
-                for (int j = 0; j < width; j++) sum[j] += row[j];
+                const T* strip_row = dy + n * row + o;
+                for (int j = 0; j < width; j++) sum[j] += strip_row[j];
             }
             std::copy(sum, sum + width, dbias + o);
         }

@@ -449,6 +449,9 @@ int main(int argc, char** argv) {
         o.add_to(cli);
         if (!cli.parse(argc, argv)) return 0;
         if (!o.compare.empty()) {
+            if (o.compare.size() != 2)
+                throw UsageError("--compare takes two folders",
+                                 "for example --compare runs/a/eval/x runs/b/eval/x");
             print_comparison(o.compare[0], o.compare[1]);
             return 0;
         }

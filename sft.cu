@@ -60,14 +60,9 @@ int main(int argc, char** argv) {
             throw UsageError("--model and --data are both needed",
                              "or give neither, for the built-in miniature");
 
-        const std::string source = model_folder(o.model.model);
-        ModelConfig config = read_config(source);
-        o.model.apply(config);
-        Tokenizer tokenizer = Tokenizer::load(source);
-        check_vocabulary(tokenizer, config, source);
-        ChatTemplate chat = ChatTemplate::from_folder(source, o.template_name);
+        const ModelSource source(o.model.model, o.model, o.template_name);
         auto load = [&](const std::vector<std::string>& files) {
-            return load_conversations(files, tokenizer, chat, size_t(o.supervised.max_length),
+            return load_conversations(files, source.tokenizer, source.chat, size_t(o.supervised.max_length),
                                       o.loss_on == "all", o.limit);
         };
         Dataset data = load(o.data), val;
@@ -76,21 +71,21 @@ int main(int argc, char** argv) {
 
         cli.print();
         std::printf("%s\n", device_line(o.run.device).c_str());
-        print_model(config, source);
-        print_stop_ids(stop_ids(source, tokenizer, chat), chat);
+        source.print();
         print_data(data, val);
-        print_memory_plan(training_memory<Cpu>(config, int(o.supervised.max_tokens), o.supervised.recompute),
-                          "lower --max-tokens-per-pass or raise --recompute");
-        if (o.run.dry_run) return dry_run(config, tokenizer, data, o.supervised.train);
+        print_memory_plan(
+            training_memory<Cpu>(source.config, int(o.supervised.max_tokens), o.supervised.recompute),
+            "lower --max-tokens-per-pass or raise --recompute");
+        if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
 
         Cpu device;
-        Model<Cpu> model(device, config);
-        model.load(run.resumed() ? run.checkpoint() : source);
+        Model<Cpu> model(device, source.config);
+        model.load(run.resumed() ? run.checkpoint() : source.folder);
         Trainer<Cpu> trainer(model, o.supervised.train, int(o.supervised.max_tokens), o.supervised.recompute);
-        bool done = supervised_loop(run, o.run, o.supervised, model, trainer, data, val, source,
+        bool done = supervised_loop(run, o.run, o.supervised, model, trainer, data, val, source.folder,
                                     [](int64_t, Metrics&) {});
 
-        print_engine_notes(config);
+        source.print_engine_notes();
         if (done)
             std::printf("next: ./eval --model %s    then: ./rl_cispo --model %s\n", run.folder().c_str(),
                         run.folder().c_str());

@@ -68,16 +68,11 @@ int main(int argc, char** argv) {
         if (o.data.empty()) throw UsageError("--data is needed", "a .txt, .jsonl or .bin file");
 
         const bool fresh = !o.config.empty();
-        const std::string source = fresh ? o.config : model_folder(o.model.model);
-        ModelConfig config = read_config(source);
-        o.model.apply(config);
-        Tokenizer tokenizer = Tokenizer::load(source);
-        check_vocabulary(tokenizer, config, source);
-        ChatTemplate chat = ChatTemplate::from_folder(source);
-        StopIds stop = stop_ids(source, tokenizer, chat);
-        const int end = config.eos.empty() ? -1 : config.eos[0];
+        const ModelSource source(fresh ? o.config : o.model.model, o.model);
+        const int end = source.config.eos.empty() ? -1 : source.config.eos[0];
         auto load = [&](const std::vector<std::string>& files) {
-            return load_documents(files, tokenizer, chat, size_t(o.supervised.max_length), config.vocab, end);
+            return load_documents(files, source.tokenizer, source.chat, size_t(o.supervised.max_length),
+                                  source.config.vocab, end);
         };
         Dataset data = load(o.data), val;
         if (!o.val_data.empty()) val = load(o.val_data);
@@ -85,17 +80,17 @@ int main(int argc, char** argv) {
 
         cli.print();
         std::printf("%s\n", device_line(o.run.device).c_str());
-        print_model(config, source);
-        print_stop_ids(stop, chat);
+        source.print();
         print_data(data, val);
-        print_memory_plan(training_memory<Cpu>(config, int(o.supervised.max_tokens), o.supervised.recompute),
-                          "lower --max-tokens-per-pass or raise --recompute");
-        if (o.run.dry_run) return dry_run(config, tokenizer, data, o.supervised.train);
+        print_memory_plan(
+            training_memory<Cpu>(source.config, int(o.supervised.max_tokens), o.supervised.recompute),
+            "lower --max-tokens-per-pass or raise --recompute");
+        if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
 
         Cpu device;
-        Model<Cpu> model(device, config);
+        Model<Cpu> model(device, source.config);
         if (run.resumed() || !fresh)
-            model.load(run.resumed() ? run.checkpoint() : source);
+            model.load(run.resumed() ? run.checkpoint() : source.folder);
         else
             model.initialize(o.run.seed);
         Trainer<Cpu> trainer(model, o.supervised.train, int(o.supervised.max_tokens), o.supervised.recompute);
@@ -104,19 +99,20 @@ int main(int argc, char** argv) {
         generate.sampling.temperature = o.temperature;
         generate.seed = o.run.seed;
         generate.slots = std::max(1, int(o.prompts.size()));
-        generate.stop = stop.ids();
+        generate.stop = source.stop.ids();
         bool done = supervised_loop(
-            run, o.run, o.supervised, model, trainer, data, val, source, [&](int64_t step, Metrics&) {
+            run, o.run, o.supervised, model, trainer, data, val, source.folder, [&](int64_t step, Metrics&) {
                 std::vector<std::string> text = o.prompts;
                 Generator<Cpu> generator(model, generate);
                 for (size_t i = 0; i < text.size(); i++) {
                     Prompt p;
-                    p.ids = tokenizer.encode(text[i]);
+                    p.ids = source.tokenizer.encode(text[i]);
                     p.key = uint32_t(i), p.tag = int64_t(i);
                     p.max_new_tokens = o.sample_tokens;
                     generator.add(p);
                 }
-                while (generator.step([&](Rollout&& r) { text[size_t(r.tag)] += tokenizer.decode(r.ids); })) {
+                while (generator.step(
+                    [&](Rollout&& r) { text[size_t(r.tag)] += source.tokenizer.decode(r.ids); })) {
                 }
                 for (const std::string& t : text)
                     std::fprintf(stderr, "step %lld: %s\n", (long long)step, t.c_str());

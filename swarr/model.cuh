@@ -153,10 +153,12 @@ class Model {
     // scaled by 1 / sqrt(2 L), norms 1, biases 0. Depends on the seed and the tensor's place alone.
     void initialize(uint64_t seed) {
         uint32_t index = 0;
+        const Json range = config.original.value("initializer_range", Json(0.02));
+        const double base = range.is_number() ? range.get<double>() : 0.02;
         for (const Parameter& p : layout.parameters) {
             T* w = params() + p.offset;
             bool residual = ends_with(p.name, "o_proj.weight") || ends_with(p.name, "down_proj.weight");
-            double deviation = 0.02 / (residual ? std::sqrt(2.0 * config.layers) : 1.0);
+            double deviation = base / (residual ? std::sqrt(2.0 * config.layers) : 1.0);
             for (size_t i = 0; i < p.size; i++)
                 w[i] = p.shape.size() == 2 ? T(deviation * normal_at(seed, Stream::init, index, i))
                                            : T(ends_with(p.name, "bias") ? 0 : 1);

@@ -6,36 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "chat.h"
 #include "trainer.cuh"
-
-inline void print_model(const ModelConfig& c, const std::string& source) {
-    for (const std::string& warning : c.warnings) std::printf("warning: %s\n", warning.c_str());
-    std::printf("model: %s, %s: %s parameters, %d layers, hidden %d, heads %d/%d of %d, vocabulary %d\n",
-                source.c_str(), c.architecture.c_str(), count_text(parameter_count(c)).c_str(), c.layers,
-                c.hidden, c.heads, c.kv_heads, c.head_dim, c.vocab);
-    std::printf("%s\n", window_runs(c).c_str());
-}
-
-// What other engines will do with a folder of this model.
-inline void print_engine_notes(const ModelConfig& c) {
-    std::printf("other engines read this folder so:\n");
-    for (const EngineNote& note : engine_notes(write_config(c)))
-        std::printf("  %-12s  %s\n", note.engine.c_str(), note.text.c_str());
-}
-
-inline void print_stop_ids(const StopIds& stop, const ChatTemplate& chat) {
-    std::printf("template: %s; stops at: %s\n", chat.name().c_str(), stop.text().c_str());
-    if (!stop.warning.empty()) std::printf("warning: %s\n", stop.warning.c_str());
-}
-
-// Errors: the tokenizer has ids that the model has no row for.
-inline void check_vocabulary(const Tokenizer& tokenizer, const ModelConfig& c, const std::string& folder) {
-    if (tokenizer.vocab_size() > c.vocab)
-        fail(folder + ": the tokenizer has ids up to " + std::to_string(tokenizer.vocab_size() - 1) +
-                 ", config.json has vocab_size " + std::to_string(c.vocab),
-             "do tokenizer.json and config.json belong together?");
-}
 
 inline int64_t longest_sequence(const Dataset& a, const Dataset& b = {}) {
     size_t longest = 1;

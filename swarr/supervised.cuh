@@ -3,6 +3,7 @@
 #pragma once
 #include "run.h"
 #include "show.cuh"
+#include "source.h"
 #include "trainer.cuh"
 
 struct SupervisedOptions {

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, logging
 
 
 def read_cases(path):
@@ -31,6 +31,7 @@ def main():
     arguments.add_argument("logits")
     arguments.add_argument("--tolerance", type=float, default=1e-4, help="largest difference, relative to the largest logit (at least 1)")
     options = arguments.parse_args()
+    logging.disable_progress_bar()
 
     model, report = AutoModelForCausalLM.from_pretrained(
         options.folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True

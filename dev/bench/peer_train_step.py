@@ -3,9 +3,9 @@
 
     /path/to/venv/bin/python dev/bench/peer_train_step.py [--threads 2] [--seconds 20]
 
-Forward, backward and AdamW in float32, no clipping, no dropout, SDPA attention. Two versions of the same network, as transformers
-builds it and as few fused calls as plain PyTorch allows; both are measured in turn and the faster one counts. The float32 matmul
-ceiling (torch.mm) comes from the same run. tokens/s are medians over rounds; a quiet machine is yours to arrange.
+Forward, backward and AdamW in float32, no clipping, no dropout, SDPA attention. The network is measured as transformers
+builds it and with as few calls as plain PyTorch allows; the faster one counts. The float32 matmul ceiling (torch.mm) comes
+from the same run. tokens/s are medians over steps; they mean something on a quiet machine only.
 """
 import argparse
 import statistics

@@ -3,9 +3,9 @@
 
     /path/to/venv/bin/python dev/oracle/check_export.py FOLDER LOGITS.json [--tolerance 1e-4]
 
-LOGITS.json: {"ids": [...], "logits": [[...], ...]}, one row per id; or a list of such objects; or one object a line (JSONL).
-Reads the folder as any user of transformers would (windows, ties, shards, dtypes from the files alone), runs in float32 with
-eager attention and prints the largest difference per text. Exit 1: too far apart, tensors missing or left over, or not equal shapes.
+LOGITS.json: {"ids": [...], "logits": [[...], ...]}, one row per id; or a list of such objects; or one object a line.
+Reads the folder as any user of transformers would (windows, ties, shards, dtypes from the files alone), runs in float32
+with eager attention and prints the largest difference per text. Exit 1: too far apart, or tensors missing or left over.
 """
 import argparse
 import json
@@ -29,7 +29,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("folder")
     arguments.add_argument("logits")
-    arguments.add_argument("--tolerance", type=float, default=1e-4, help="largest difference, relative to the largest logit (at least 1)")
+    arguments.add_argument("--tolerance", type=float, default=1e-4, help="difference over the largest logit (at least 1)")
     options = arguments.parse_args()
     logging.disable_progress_bar()
 

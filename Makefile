@@ -18,7 +18,7 @@ FLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-om
 endif
 CXXFLAGS := -std=c++17 -Iswarr $(FLAGS)
 
-PROGRAMS := train_gpt_swa sft eval tokenizer
+PROGRAMS := train_gpt_swa sft rl_cispo tokenizer
 TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
 BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(wildcard dev/bench/bench_*.cpp))
 

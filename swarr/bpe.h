@@ -1,13 +1,12 @@
 // bpe.h: the byte-pair model itself: tokens as byte strings, merges, and the merging of one piece of text.
 //
 // A piece starts as one token per byte; then, again and again, the neighbours whose merge stands first in the
-// list of merges are joined, leftmost first. Short pieces look for that pair by scanning, long ones with a
-// heap, so the time stays near-linear for a piece of any length.
+// list of merges are joined, leftmost first. Short pieces look for that pair by scanning, long ones keep
+// a list of places for every rank, so that the time stays linear for a piece of any length.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <queue>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -188,12 +187,12 @@ class BpeModel {
         if (work.id.size() <= scan_limit)
             merge_by_scanning(work, out);
         else
-            merge_by_heap(work, out);
+            merge_by_rank(work, out);
     }
 
   private:
     static constexpr uint64_t no_pair = ~uint64_t(0);
-    static constexpr uint32_t no_rank = (1 << 22) - 1;
+    static constexpr uint32_t no_rank = (1 << 22) - 1, no_entry = ~uint32_t(0);
     static constexpr size_t scan_limit = 40;  // measured: below it the quadratic scan wins
 
     struct Place {
@@ -204,11 +203,67 @@ class BpeModel {
         uint32_t hash;
         int id;
     };
+    struct Symbol {
+        int id;
+        uint32_t next, previous;  // positions; the end is the number of symbols
+        uint32_t rank;            // of the pair with the next one
+    };
+    // What one thread works with; the lists are empty between pieces.
     struct Work {
         std::vector<int> id;
-        std::vector<uint32_t> rank;  // of the pair (i, next of i)
-        std::vector<int> next, previous;
-        std::vector<uint64_t> heap;
+        std::vector<Symbol> symbol;
+        struct Entry {
+            uint32_t position, next;
+        };
+        std::vector<Entry> entries;
+        std::vector<uint32_t> head;                // by rank, into entries
+        std::vector<uint64_t> waiting, waiting64;  // one bit a rank; one bit a word of `waiting`
+        std::vector<uint32_t> here;
+        bool clean = true;
+
+        void start(size_t n, size_t ranks) {
+            if (!clean)
+                head.clear(), waiting.clear(), waiting64.clear();  // an earlier piece ran out of memory
+            clean = false;
+            symbol.resize(n);
+            entries.clear();
+            if (head.size() < ranks) {
+                head.resize(ranks, no_entry);
+                waiting.resize(ranks / 64 + 1);
+                waiting64.resize(ranks / 4096 + 1);
+            }
+        }
+        void wait(uint32_t rank, uint32_t position) {
+            entries.push_back({position, head[rank]});
+            head[rank] = uint32_t(entries.size() - 1);
+            waiting[rank / 64] |= uint64_t(1) << rank % 64;
+            waiting64[rank / 4096] |= uint64_t(1) << rank / 64 % 64;
+        }
+        uint32_t first_rank() const {
+            for (size_t i = 0; i < waiting64.size(); i++) {
+                if (!waiting64[i]) continue;
+                size_t word = i * 64 + size_t(__builtin_ctzll(waiting64[i]));
+                return uint32_t(word * 64) + uint32_t(__builtin_ctzll(waiting[word]));
+            }
+            return no_rank;
+        }
+        // Moves the list of a rank to `here`, positions ascending.
+        void take(uint32_t rank) {
+            here.clear();
+            for (uint32_t e = head[rank]; e != no_entry; e = entries[e].next)
+                here.push_back(entries[e].position);
+            std::reverse(here.begin(), here.end());  // most lists grew from left to right
+            if (!std::is_sorted(here.begin(), here.end())) std::sort(here.begin(), here.end());
+            head[rank] = no_entry;
+            waiting[rank / 64] &= ~(uint64_t(1) << rank % 64);
+            if (!waiting[rank / 64]) waiting64[rank / 4096] &= ~(uint64_t(1) << rank / 64 % 64);
+        }
+        void finish() {
+            clean = true;
+            if (symbol.capacity() <= size_t(1) << 20) return;
+            std::vector<Symbol>().swap(symbol);  // one huge piece should not hold its memory for good
+            std::vector<Entry>().swap(entries);
+        }
     };
 
     void make_room(int id) {
@@ -268,42 +323,41 @@ class BpeModel {
         out.insert(out.end(), id, id + n);
     }
 
-    void merge_by_heap(Work& work, std::vector<int>& out) const {
-        int n = int(work.id.size());
-        int* id = work.id.data();
-        work.rank.assign(size_t(n), no_rank);
-        work.next.resize(size_t(n));
-        work.previous.resize(size_t(n));
-        work.heap.clear();
-        uint32_t* rank = work.rank.data();
-        int *next = work.next.data(), *previous = work.previous.data();
-        // Smallest rank first, then leftmost; an entry is stale when the pair there has another rank by now.
-        auto set_rank = [&](int i, int right) {
-            rank[i] = rank_of(id[i], id[right]);
-            if (rank[i] == no_rank) return false;
-            work.heap.push_back(uint64_t(rank[i]) << 32 | uint32_t(i));
-            return true;
+    // Pairs wait in one list per rank; a set of ranks tells which list is first. Every step of a heap would
+    // be a cache miss in long pieces; here the pairs of one rank are joined in a sweep from left to right.
+    void merge_by_rank(Work& work, std::vector<int>& out) const {
+        uint32_t n = uint32_t(work.id.size());
+        work.start(n, merged_.size());
+        Symbol* symbol = work.symbol.data();
+        for (uint32_t i = 0; i < n; i++) symbol[i] = {work.id[i], i + 1, i - 1, no_rank};
+        auto set_rank = [&](uint32_t i) {
+            symbol[i].rank = symbol[i].next < n ? rank_of(symbol[i].id, symbol[symbol[i].next].id) : no_rank;
+            if (symbol[i].rank != no_rank) work.wait(symbol[i].rank, i);
+            return symbol[i].rank;
         };
-        auto push = [&](int i, int right) {
-            if (set_rank(i, right)) std::push_heap(work.heap.begin(), work.heap.end(), std::greater<>());
-        };
-        for (int i = 0; i < n; i++) next[i] = i + 1, previous[i] = i - 1;
-        for (int i = 0; i + 1 < n; i++) set_rank(i, i + 1);
-        std::make_heap(work.heap.begin(), work.heap.end(), std::greater<>());
-        while (!work.heap.empty()) {
-            std::pop_heap(work.heap.begin(), work.heap.end(), std::greater<>());
-            uint64_t top = work.heap.back();
-            work.heap.pop_back();
-            int i = int(uint32_t(top));
-            if (rank[i] != top >> 32) continue;
-            int gone = next[i], after = next[gone];
-            id[i] = merged_[rank[i]];
-            next[i] = after;
-            rank[gone] = rank[i] = no_rank;
-            if (after < n) previous[after] = i, push(i, after);
-            if (previous[i] >= 0) push(previous[i], i);
+        for (uint32_t i = 0; i < n; i++) set_rank(i);
+        for (uint32_t rank; (rank = work.first_rank()) != no_rank;) {
+            work.take(rank);
+            bool earlier =
+                false;  // a merge made a pair of lower rank: it goes first, the rest of these waits again
+            for (uint32_t i : work.here) {
+                Symbol& s = symbol[i];
+                if (s.rank != rank) continue;  // joined to a neighbour meanwhile
+                if (earlier) {
+                    work.wait(rank, i);
+                    continue;
+                }
+                Symbol& gone = symbol[s.next];
+                s.id = merged_[rank];
+                s.next = gone.next;
+                gone.rank = no_rank;
+                if (s.next < n) symbol[s.next].previous = i;
+                earlier = set_rank(i) < rank;
+                if (i > 0) earlier = set_rank(s.previous) < rank || earlier;
+            }
         }
-        for (int i = 0; i < n; i = next[i]) out.push_back(id[i]);
+        for (uint32_t i = 0; i < n; i = symbol[i].next) out.push_back(symbol[i].id);
+        work.finish();
     }
 
     std::string arena_, scratch_;  // all tokens' bytes

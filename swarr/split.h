@@ -76,7 +76,9 @@ class Splitter {
   private:
     static constexpr uint8_t word = char_letter | char_number, not_other = word | char_space;
 
-    uint8_t flags(const char* p) const { return p == end_ ? uint8_t(0) : flags_[utf8_take(p)]; }
+    // The flags of the character at p, which moves behind it.
+    uint8_t take(const char*& p) const { return *p & 0x80 ? flags_[utf8_take(p)] : flags_[uint8_t(*p++)]; }
+    uint8_t flags(const char* p) const { return p == end_ ? uint8_t(0) : take(p); }
 
     // Behind the letters at p. Eight ASCII letters are recognised at once; the zeros behind the text end it.
     const char* letters_end(const char* p) const {
@@ -93,7 +95,7 @@ class Splitter {
             p += __builtin_ctzll(~letter & high) / 8;
             if (!(*p & 0x80) || p >= end_) return p;
             const char* after = p;
-            if (!(flags_[utf8_take(after)] & char_letter)) return p;
+            if (!(take(after) & char_letter)) return p;
             p = after;
         }
     }
@@ -102,7 +104,7 @@ class Splitter {
     const char* run_without(uint8_t stop, const char* p) const {
         while (p < end_) {
             const char* after = p;
-            if (flags_[utf8_take(after)] & stop) break;
+            if (take(after) & stop) break;
             p = after;
         }
         return p;
@@ -112,7 +114,7 @@ class Splitter {
     const char* run_with(uint8_t wanted, const char* p, int64_t most = INT64_MAX) const {
         while (p < end_ && most-- > 0) {
             const char* after = p;
-            if (!(flags_[utf8_take(after)] & wanted)) break;
+            if (!(take(after) & wanted)) break;
             p = after;
         }
         return p;
@@ -136,7 +138,7 @@ class Splitter {
         const char *last = p, *q = p;
         while (q < end_) {
             const char* after = q;
-            if (!(flags_[utf8_take(after)] & char_space)) break;
+            if (!(take(after) & char_space)) break;
             last = q;
             q = after;
         }
@@ -148,7 +150,7 @@ class Splitter {
         const char *behind_line = nullptr, *last = p, *q = p;
         while (q < end_) {
             const char* after = q;
-            uint8_t f = flags_[utf8_take(after)];
+            uint8_t f = take(after);
             if (!(f & char_space)) break;
             last = q;
             q = after;
@@ -161,7 +163,7 @@ class Splitter {
     template <int most_digits>
     const char* qwen_end(const char* p) const {
         const char* second = p;
-        uint8_t first = flags_[utf8_take(second)];
+        uint8_t first = take(second);
         if (first & char_letter) return letters_end(second);
         if (first & char_number)
             return most_digits == 1 ? second : run_with(char_number, second, most_digits - 1);

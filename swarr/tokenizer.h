@@ -40,7 +40,7 @@ class Tokenizer {
     // `json` is the text of a tokenizer.json; `where` names it in errors.
     static Tokenizer parse(const std::string& json, const std::string& where);
 
-    // Errors: text of 2 GiB or more. Ill-formed UTF-8 is read as U+FFFD.
+    // Errors: text of 1 GiB or more. Ill-formed UTF-8 is read as U+FFFD.
     std::vector<int> encode(std::string_view text, Specials specials = Specials::recognise) const {
         std::vector<int> out;
         std::string replaced;
@@ -89,13 +89,13 @@ class Tokenizer {
 
   private:
     // Pieces repeat: a direct-mapped table of what short ones encode to. One per thread, for the tokenizer
-    // last used there. 32 bytes an entry, 1 MiB in all: what fits into a core's second-level cache.
+    // last used there. 32 bytes an entry, 2 MiB in all.
     struct CachedPiece {
         uint64_t low, high;  // the piece's bytes, zeros behind
         int id[3];
         uint8_t length, count;
     };
-    static constexpr size_t cache_bits = 15, longest_cached = 16;
+    static constexpr size_t cache_bits = 16, longest_cached = 16;
     struct Work {
         std::unique_ptr<CachedPiece[]> cache{new CachedPiece[size_t(1) << cache_bits]()};
         uint64_t owner = 0;
@@ -202,9 +202,9 @@ void Tokenizer::split_added(const AddedTokenMatcher& matcher, std::string_view t
 
 inline void Tokenizer::encode_marked(std::string_view text, const std::vector<MarkedText::Range>& literal,
                                      std::vector<int>& out) const {
-    if (text.size() >= size_t(1) << 31)
+    if (text.size() >= size_t(1) << 30)
         fail("a text of " + bytes_text(double(text.size())),
-             "encode it in parts; one text must be under 2 GiB");
+             "encode it in parts; one text must be under 1 GiB");
     split_added(raw_, text, literal, out, [&](size_t begin, size_t end) {
         bool touches = false;
         if (!after_nfc_.empty())
@@ -239,10 +239,19 @@ inline void Tokenizer::encode_plain(std::string_view text, std::vector<int>& out
     size_t size = padded.size();
     padded.append(padding, '\0');
 
+    // Ids of known pieces are collected here: three are written at once, the count says how many of them are
+    // meant.
+    int stage[256];
+    int staged = 0;
+    auto flush = [&] {
+        out.insert(out.end(), stage, stage + staged);
+        staged = 0;
+    };
     Splitter splitter(split_, {padded.data(), size});
     std::string_view piece;
     while (splitter.next(piece)) {
         if (piece.size() > longest_cached) {
+            flush();
             model_.encode(piece, out);
             continue;
         }
@@ -255,9 +264,12 @@ inline void Tokenizer::encode_plain(std::string_view text, std::vector<int>& out
         uint64_t hash = (low ^ (high * 0xff51afd7ed558ccd) ^ length) * 0x9e3779b97f4a7c15;
         CachedPiece& entry = work.cache[(hash ^ hash >> 29) * 0xc4ceb9fe1a85ec53 >> (64 - cache_bits)];
         if (entry.low == low && entry.high == high && entry.length == length) {
-            out.insert(out.end(), entry.id, entry.id + entry.count);
+            std::memcpy(stage + staged, entry.id, sizeof entry.id);
+            staged += entry.count;
+            if (staged > 256 - 3) flush();
             continue;
         }
+        flush();
         size_t before = out.size();
         model_.encode(piece, out);
         size_t count = out.size() - before;
@@ -265,6 +277,7 @@ inline void Tokenizer::encode_plain(std::string_view text, std::vector<int>& out
         entry = {low, high, {}, uint8_t(length), uint8_t(count)};
         std::copy_n(out.data() + before, count, entry.id);
     }
+    flush();
     if (padded.capacity() > size_t(1) << 24) std::string().swap(padded);
 }
 

@@ -57,7 +57,10 @@ constexpr int padded(int E) {
 // c (R rows, V vectors) = start + sum_j a(r, j) * b(j, v), one chain over j for each element; start is 0, c,
 // or c * scale[r]. a(r, j) = a[r * a_row + j * a_step]; b(j, v) is the vector at b + j * b_step + v *
 // b_vector.
+// Stream: b comes from memory in order; ask for it early, as the multiply-adds between loads keep the
+// hardware from doing so (4 KB or 16 KB ahead are slower).
 enum class Start { zero, sum, scaled };
+constexpr int stream_bytes = 8192;
 template <class T>
 struct Operands {
     const T* a;
@@ -66,7 +69,7 @@ struct Operands {
     size_t b_step, b_vector;
     int steps;
 };
-template <int R, int V, Start start, class T>
+template <int R, int V, Start start, class T, bool Stream = false>
 inline void add_block(T* c, size_t c_row, Operands<T> o, const T* scale = nullptr) {
     constexpr int L = lanes<T>;
     Vec<T> sum[R * V];
@@ -74,9 +77,11 @@ inline void add_block(T* c, size_t c_row, Operands<T> o, const T* scale = nullpt
         sum[i] = start == Start::zero ? Vec<T>{} : load(c + i / V * c_row + i % V * L);
         if (start == Start::scaled) sum[i] *= splat(scale[i / V]);
     });
+#pragma GCC unroll 2
     for (int j = 0; j < o.steps; j++, o.a += o.a_step, o.b += o.b_step)
         unroll<V>([&](auto v) {
             const Vec<T> x = load(o.b + v * o.b_vector);
+            if (Stream) __builtin_prefetch(o.b + v * o.b_vector + stream_bytes / sizeof(T));
             unroll<R>([&](auto r) { sum[r * V + v] = fma(splat(o.a[r * o.a_row]), x, sum[r * V + v]); });
         });
     unroll<R * V>([&](auto i) { store(c + i / V * c_row + i % V * L, sum[i]); });
@@ -166,14 +171,24 @@ inline KeyRange visible_keys(const Window& w, int q_first, int q_last, int first
     return {begin / granule * granule, (end + granule - 1) / granule * granule};
 }
 
-// The scores of key k, -inf for queries q, q + 1, ... that do not see it.
+// Positions in a vector as long as one of T: first, first + 1, ...
 template <class T>
-inline Vec<T> mask(Vec<T> s, const Window& w, int q, int k) {
-    using Int = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
-    typedef Int Ints __attribute__((vector_size(64)));
-    Ints lane{};
+struct PositionsOf {
+    typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> type __attribute__((vector_size(64)));
+};
+template <class T>
+using Positions = typename PositionsOf<T>::type;
+template <class T>
+inline Positions<T> ascending(int first) {
+    Positions<T> lane{};
     for (int i = 0; i < lanes<T>; i++) lane[i] = i;
-    return visible(w, lane + q, Ints{} + k) ? s : Vec<T>{} - std::numeric_limits<T>::infinity();
+    return lane + first;
+}
+
+// Scores of queries q and keys k, -inf where not visible.
+template <class T>
+inline Vec<T> mask(Vec<T> s, const Window& w, Positions<T> q, Positions<T> k) {
+    return visible(w, q, k) ? s : Vec<T>{} - std::numeric_limits<T>::infinity();
 }
 
 // What the passes share: sizes, and where the rows of a document lie.
@@ -263,7 +278,9 @@ void forward_tile(const Shape& shape, T* out, T* maximum, T* sum, T* s, const T*
         bool all = all_visible(shape.window, q[v], q[v] + L - 1, first + k.begin, first + k.end - 1);
         for (int r = k.begin; r < k.end; r++) {
             Vec<T> x = load(s + (r * V + v) * L);
-            if (!all) store(s + (r * V + v) * L, x = mask<T>(x, shape.window, q[v], first + r));
+            if (!all)
+                store(s + (r * V + v) * L,
+                      x = mask<T>(x, shape.window, ascending<T>(q[v]), Positions<T>{} + (first + r)));
             m = x > m ? x : m;
         }
         Vec<T> part[granule] = {};
@@ -300,7 +317,7 @@ void backward_tile(const Shape& shape, T* dquery, T* dkey, T* dvalue, T* p, T* d
         for (int r = k.begin; r < k.end; r++) {
             T *x = p + (r * V + v) * L, *y = ds + (r * V + v) * L;
             Vec<T> score = load(x);
-            if (!all) score = mask<T>(score, shape.window, q[v], first + r);
+            if (!all) score = mask<T>(score, shape.window, ascending<T>(q[v]), Positions<T>{} + (first + r));
             score = exp(score - l);
             store(x, score);
             store(y, score * (load(y) - d));

@@ -157,7 +157,7 @@ inline std::string_view unwrap(std::string_view s) {
         before = s.size();
         s = trim(s);
         static constexpr std::string_view marks[] = {"**", "__", "\"", "`", "\\[", "\\(", "$$", "$", ":", "\xe2\x80\x9c"};
-        static constexpr std::string_view ends[] = {"**", "__", "\"", "`", "\\]", "\\)", ".", "!", ",", "\xe2\x80\x9d"};
+        static constexpr std::string_view ends[] = {"**", "__", "\"", "`", "\\]", "\\)", ".", ",", "\xe2\x80\x9d"};
         for (std::string_view mark : marks)
             if (starts(s, mark) && mark[0] != '$') s.remove_prefix(mark.size());
         for (std::string_view mark : ends)

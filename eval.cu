@@ -12,15 +12,15 @@
 // sample depends on the model, the prompt, the seed and the sampling options alone.
 #include "evaluate.h"
 #include "overlap.h"
-#include "run.h"
+#include "rollout.cuh"
 #include "self_test.cuh"
-#include "source.h"
+#include "verifier/verify_file.h"
 
 struct Options {
     ModelOptions model;
     std::vector<std::string> data, compare, contamination;
     std::string out, template_name, system, answer_format = "boxed", input_key, label_key, write_sft, prompt,
-                                            device = "auto";
+                                            verify_only, mode = "rl", device = "auto";
     std::vector<int> ids;
     int samples = 4, max_new_tokens = 2048, slots = 32, max_tokens = 4096, threads = 0, sft_per_problem = 4;
     Sampling sampling;
@@ -71,6 +71,10 @@ struct Options {
         cli.option("--ids", ids, "token ids in place of --prompt", "One text")->delimiter(',');
         cli.option("--logits", logits, "print the logits of --prompt or --ids as JSON", "One text");
         cli.option("--self-test", self_test, "check the window on this model, 1-2 seconds", "Checks");
+        cli.option("--verify-only", verify_only, "grade a JSONL file of gold and pred or completion",
+                   "Checks");
+        cli.option("--mode", mode, "of --verify-only: rl or lenient", "Checks")
+            ->check(CLI::IsMember({"rl", "lenient"}));
         cli.option("--dry-run", dry_run, "check everything, show prompts and memory, write nothing",
                    "Checks");
     }
@@ -187,15 +191,10 @@ Set read_set(const Options& o, const ModelSource& s, const std::string& path) {
     ProblemKeys keys;
     keys.input = o.input_key, keys.label = o.label_key;
     keys.format = answer_format(o.answer_format, "--answer-format");
-    set.problems = read_problems(path, keys, o.limit);
-    for (const Problem& p : set.problems) {
-        set.prompts.push_back(s.encode(p.messages, o.system));
-        const int length = int(set.prompts.back().size());
-        if (length >= s.config.max_positions)
-            fail(path + ": the prompt of " + quoted(p.id) + " has " + std::to_string(length) +
-                     " tokens, the model has " + std::to_string(s.config.max_positions) + " positions",
-                 "leave the problem out, or use a model with more positions");
-        set.longest = std::max(set.longest, length);
+    for (EncodedProblem& e : encode_problems({path}, s, keys, o.system, o.limit)) {
+        set.longest = std::max(set.longest, int(e.ids.size()));
+        set.problems.push_back(std::move(e.problem));
+        set.prompts.push_back(std::move(e.ids));
     }
     return set;
 }
@@ -244,7 +243,7 @@ SampleRow judged(const ModelSource& s, const Problem& p, Rollout r) {
     row.sample = r.sample;
     row.truncated = r.stop == Stop::length;
     row.logprob = r.logp_sum();
-    row.text = s.tokenizer.decode(r.ids, true);
+    row.text = answer_text(s.tokenizer, r);
     row.ids = std::move(r.ids);
     Judgement strict = judge(p.format, row.text, p.gold);
     Judgement lenient = judge(p.format, row.text, p.gold, verifier::Mode::lenient);
@@ -425,6 +424,9 @@ int main(int argc, char** argv) {
             print_comparison(o.compare[0], o.compare[1]);
             return 0;
         }
+        if (!o.verify_only.empty())
+            return verifier::verify_file(
+                o.verify_only, o.mode == "rl" ? verifier::Mode::rl : verifier::Mode::lenient, stdout, stderr);
         if (o.threads) omp_set_num_threads(o.threads);
         const std::string newest = newest_run(), base = "data/ledger/base";
         const bool miniature = o.model.model.empty() && o.data.empty();

@@ -441,6 +441,9 @@ TEST_CASE("config: folders, stop tokens, real files") {
     CHECK(dir.plain(error_of([&] { read_config(dir.path); })) == "DIR/config.json: no such file");
     dir.put("config.json", "");
     CHECK(dir.plain(error_of([&] { read_config(dir.path); })).find("DIR/config.json: not JSON: ") == 0);
+    dir.put("config.json", "{\"rope_theta\": 1e999}");
+    CHECK(dir.plain(error_of([&] { read_config(dir.path); })) ==
+          "DIR/config.json: not usable JSON: number overflow parsing '1e999'");
     dir.put("config.json", std::string(2 << 20, ' '));
     CHECK(dir.plain(error_of([&] { read_config(dir.path); })) == "DIR/config.json: larger than 1.00 MiB");
     dir.put("config.json", math_config().dump());

@@ -95,6 +95,15 @@ std::vector<int> ids_field(const Json& row, const std::string& field, const std:
     return out;
 }
 
+Tokenizer load(const Options& o) {
+    Tokenizer tok = Tokenizer::load(o.tokenizer);
+    if (int missing = tok.model().missing_bytes(); missing > 0 && !o.quiet)
+        std::fprintf(stderr,
+                     "warning: %d of the 256 bytes have no token and vanish, as with Hugging Face's engine\n",
+                     missing);
+    return tok;
+}
+
 // Prints work(line, where) for every line, in the order of the lines; the work itself runs on all threads.
 template <class Next, class Work>
 void each_line(int threads, Next next, Work work) {
@@ -167,7 +176,7 @@ std::string borders(const Tokenizer& tok, const std::vector<int>& ids, bool colo
 }
 
 int encode(const Options& o) {
-    Tokenizer tok = Tokenizer::load(o.tokenizer);
+    Tokenizer tok = load(o);
     Totals totals;
     auto ids_of = [&](const std::string& text) {
         std::vector<int> ids = tok.encode(text, o.specials());
@@ -235,7 +244,7 @@ int decode(const Options& o) {
 }
 
 int count(const Options& o) {
-    Tokenizer tok = Tokenizer::load(o.tokenizer);
+    Tokenizer tok = load(o);
     auto characters = [](const std::string& text) {
         return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
     };
@@ -273,7 +282,7 @@ int count(const Options& o) {
 }
 
 int chat(const Options& o) {
-    Tokenizer tok = Tokenizer::load(o.tokenizer);
+    Tokenizer tok = load(o);
     std::string folder = o.tokenizer;
     struct stat info;
     if (stat(folder.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {

@@ -47,7 +47,8 @@ inline std::string quoted(const std::string& text, size_t longest = 60) {
     return out + "\"";
 }
 
-// For a string that is not const, the compiler would otherwise prefer std::quoted, found through its argument.
+// For a string that is not const, the compiler would otherwise prefer std::quoted, found through its
+// argument.
 inline std::string quoted(std::string& text, size_t longest = 60) {
     return quoted(static_cast<const std::string&>(text), longest);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base.h"
+#include "fields.h"
 #include "files.h"
 #include "json_lines.h"
 #include "safetensors.h"
@@ -29,91 +30,6 @@ struct ModelConfig {
     std::string dtype = "float32";         // float32, bfloat16 or float16: what the weights are stored in
     std::vector<std::string> warnings;     // found while reading; for the user's eyes
     Json original = Json::object();        // config.json as it was read
-};
-
-// ---------------------------------------------------------------------------------------------------------
-// Fields of a JSON object, with type and range. Errors name file, key, value and what was expected.
-
-class Fields {
-  public:
-    Fields(const Json& object, const std::string& where) : object_(object), where_(where) {
-        if (!object.is_object())
-            fail(where + ": must be a JSON object (found: " + keys_found(object) + ")", "get the file again");
-    }
-    bool has(const char* key) const {
-        auto it = object_.find(key);
-        return it != object_.end() && !it->is_null();
-    }
-    const Json& at(const char* key) const {
-        if (!has(key))
-            fail(where_ + ": no key " + quoted(key) + " (found: " + keys_found(object_) + ")",
-                 "is this really the file it should be, and is it complete?");
-        return *object_.find(key);
-    }
-    int64_t integer(const char* key, int64_t low, int64_t high) const {
-        const Json& value = at(key);
-        bool fits = value.is_number_integer() &&
-                    (value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t(INT64_MAX) : true);
-        if (!fits || value.get<int64_t>() < low || value.get<int64_t>() > high)
-            fail(where_ + ": key " + quoted(key) + ": " + shown(value) + " is not a whole number from " +
-                     std::to_string(low) + " to " + std::to_string(high),
-                 "mend the value");
-        return value.get<int64_t>();
-    }
-    int64_t integer(const char* key, int64_t low, int64_t high, int64_t missing) const {
-        return has(key) ? integer(key, low, high) : missing;
-    }
-    double number(const char* key, double low, double high) const {
-        const Json& value = at(key);
-        if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high))
-            fail(where_ + ": key " + quoted(key) + ": " + shown(value) + " is not a number from " +
-                     format("%g to %g", low, high),
-                 "mend the value");
-        return value.get<double>();
-    }
-    double number(const char* key, double low, double high, double missing) const {
-        return has(key) ? number(key, low, high) : missing;
-    }
-    bool flag(const char* key, bool missing) const {
-        if (!has(key)) return missing;
-        if (!at(key).is_boolean())
-            fail(where_ + ": key " + quoted(key) + ": " + shown(at(key)) + " is neither true nor false",
-                 "mend the value");
-        return at(key).get<bool>();
-    }
-    std::string text(const char* key) const {
-        if (!at(key).is_string())
-            fail(where_ + ": key " + quoted(key) + ": " + shown(at(key)) + " is not a string",
-                 "mend the value");
-        return at(key).get<std::string>();
-    }
-    std::string text(const char* key, const std::string& missing) const {
-        return has(key) ? text(key) : missing;
-    }
-
-    // A token id, a list of them, or null.
-    std::vector<int> ids(const char* key, int vocab) const {
-        std::vector<int> out;
-        if (!has(key)) return out;
-        Json list = at(key).is_array() ? at(key) : Json::array({at(key)});
-        for (const Json& id : list) {
-            if (!id.is_number_integer() || id < 0 || id >= vocab)
-                fail(where_ + ": key " + quoted(key) + ": " + shown(id) +
-                         " is not a token id below vocab_size " + std::to_string(vocab),
-                     "mend the value");
-            out.push_back(id.get<int>());
-        }
-        return out;
-    }
-    const std::string& where() const { return where_; }
-
-  private:
-    static std::string shown(const Json& value) {
-        std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-        return text.size() > 60 ? text.substr(0, 60) + "..." : text;
-    }
-    const Json& object_;
-    std::string where_;
 };
 
 // ---------------------------------------------------------------------------------------------------------
@@ -348,19 +264,39 @@ inline void refuse_unsupported(const ModelConfig& c, const Json& j, const Fields
 // ---------------------------------------------------------------------------------------------------------
 // Reading
 
+// Sizes: their key in config.json and the largest that is believed. Products of any three fit in 64 bits.
+struct SizeField {
+    const char* key;
+    int ModelConfig::*field;
+    int64_t largest;
+};
+inline constexpr SizeField size_fields[] = {
+    {"num_hidden_layers", &ModelConfig::layers, 1024},
+    {"hidden_size", &ModelConfig::hidden, 1 << 16},
+    {"intermediate_size", &ModelConfig::ff, 1 << 20},
+    {"vocab_size", &ModelConfig::vocab, 1 << 22},
+    {"max_position_embeddings", &ModelConfig::max_positions, 1 << 27},
+    {"num_attention_heads", &ModelConfig::heads, 1024},
+    {"num_key_value_heads", &ModelConfig::kv_heads, 1024},
+    {"head_dim", &ModelConfig::head_dim, 1024},
+};
+
 // What no file and no command line may ask for. `where` stands before the message.
 inline void check_config(const ModelConfig& c, const std::string& where) {
-    auto refuse = [&](const std::string& what, const std::string& hint) { fail(where + ": " + what, hint); };
+    for (const SizeField& size : size_fields)
+        if (c.*size.field < 1 || c.*size.field > size.largest)
+            fail(
+                where + ": " + size.key + format(" %d is not from 1 to %d", c.*size.field, int(size.largest)),
+                "correct it in the file, or get the file again");
     if (c.heads % c.kv_heads != 0)
-        refuse(
-            format("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.heads, c.kv_heads),
-            "every key/value head serves the same number of query heads");
+        fail(where + format(": num_attention_heads %d is not a multiple of num_key_value_heads %d", c.heads,
+                            c.kv_heads),
+             "every key/value head serves the same number of query heads");
     if (c.head_dim % 2 != 0)
-        refuse(format("head_dim %d is odd", c.head_dim), "RoPE rotates pairs of numbers");
-    if (int64_t(c.heads) * c.head_dim > 1 << 20)
-        refuse(format("%d heads of %d numbers are too many", c.heads, c.head_dim), "is the file damaged?");
+        fail(where + format(": head_dim %d is odd", c.head_dim), "RoPE rotates pairs of numbers");
     if (c.window.size() != size_t(c.layers))
-        refuse(format("windows for %zu of %d layers", c.window.size(), c.layers), "give every layer one");
+        fail(where + format(": windows for %zu of %d layers", c.window.size(), c.layers),
+             "give every layer one");
 }
 
 // `where`: how messages call the file.
@@ -377,21 +313,18 @@ inline ModelConfig parse_config(const Json& j, const std::string& where) {
     c.qk_norm = type == "qwen3";
     config_detail::refuse_unsupported(c, j, f);
 
-    c.layers = int(f.integer("num_hidden_layers", 1, 1024));
-    c.hidden = int(f.integer("hidden_size", 1, 1 << 16));
-    c.ff = int(f.integer("intermediate_size", 1, 1 << 20));
-    c.vocab = int(f.integer("vocab_size", 1, 1 << 22));
-    c.heads = int(f.integer("num_attention_heads", 1, 1024));
-    c.kv_heads = int(f.integer("num_key_value_heads", 1, 1024, c.heads));
-    c.max_positions = int(f.integer("max_position_embeddings", 1, 1 << 27));
-    if (f.has("head_dim") || type == "qwen3") {
-        c.head_dim = int(f.integer("head_dim", 1, 1024, 128));
-    } else {
-        if (c.hidden % c.heads != 0)
-            fail(where + format(": hidden_size %d is not a multiple of num_attention_heads %d", c.hidden,
-                                c.heads),
-                 "give head_dim if it is meant to be something else");
-        c.head_dim = c.hidden / c.heads;
+    for (const SizeField& size : size_fields) {
+        std::string key = size.key;
+        int64_t missing = 0;  // 0: the key must be there
+        if (key == "num_key_value_heads") missing = c.heads;
+        if (key == "head_dim") {
+            if (!f.has("head_dim") && type != "qwen3" && c.hidden % c.heads != 0)
+                fail(where + format(": hidden_size %d is not a multiple of num_attention_heads %d", c.hidden,
+                                    c.heads),
+                     "give head_dim if it is meant to be something else");
+            missing = type == "qwen3" ? 128 : c.hidden / c.heads;
+        }
+        c.*size.field = int(missing && !f.has(size.key) ? missing : f.integer(size.key, 1, size.largest));
     }
     c.rms_eps = f.number("rms_norm_eps", 0, 1, 1e-6);
     c.rope_theta = config_detail::read_rope_theta(j, f);
@@ -466,7 +399,7 @@ inline Json write_config(const ModelConfig& c) {
                        : type == "qwen3" ? "Qwen3ForCausalLM"
                        : mistral         ? "MistralForCausalLM"
                                          : "LlamaForCausalLM";
-    j["architectures"] = {name};
+    j["architectures"] = Json::array({name});
     j["model_type"] = type;
     j["hidden_size"] = c.hidden;
     j["intermediate_size"] = c.ff;
@@ -526,21 +459,20 @@ struct EngineNote {
 // From the fields as they stand in config.json, contradictions included. The rules were read from the
 // engines' sources (transformers 5, vLLM 0.1x, LMDeploy 1263d5c, SGLang main), not tried by running them.
 inline std::vector<EngineNote> engine_notes(const Json& j) {
-    int layers = j.value("num_hidden_layers", 0);
-    std::string type = j.value("model_type", std::string());
+    Fields f(j, "config.json");
+    std::string type = f.text("model_type");
+    int layers = int(f.integer("num_hidden_layers", 1, 1024));
     bool qwen = type == "qwen2" || type == "qwen3";
-    bool use = qwen ? j.contains("use_sliding_window") && j["use_sliding_window"] == true : type == "mistral";
-    int keys = !use ? 0
-               : j.contains("sliding_window")
-                   ? (j["sliding_window"].is_null() ? 0 : j["sliding_window"].get<int>())
-                   : 4096;
-    int first = qwen && j.contains("max_window_layers") ? j["max_window_layers"].get<int>() : qwen ? 28 : 0;
+    bool on = qwen ? f.flag("use_sliding_window", false) : type == "mistral";
+    // A null is not a missing key: transformers puts 4096 only for the latter.
+    int missing = j.contains("sliding_window") ? 0 : 4096;
+    int keys = on ? int(f.integer("sliding_window", 1, largest_window, missing)) : 0;
+    int64_t first = qwen ? f.integer("max_window_layers", 0, largest_window, 28) : 0;
     std::vector<bool> sliding;
-    for (int i = 0; i < layers; i++) {
-        bool listed = qwen && j.contains("layer_types") && j["layer_types"].is_array();
-        sliding.push_back(listed ? j["layer_types"].at(size_t(i)) == "sliding_attention"
-                                 : keys && i >= first);
-    }
+    if (qwen && f.has("layer_types"))
+        sliding = config_detail::sliding_of_list(j["layer_types"], layers, "config.json");
+    else
+        for (int i = 0; i < layers; i++) sliding.push_back(keys && i >= first);
     int count = int(std::count(sliding.begin(), sliding.end(), true));
     std::vector<int> none(size_t(layers), 0), all(size_t(layers), keys);
 

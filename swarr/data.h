@@ -87,6 +87,9 @@ inline Json conversation(const Json& row, const std::string& where) {
     } else if (row.contains("prompt") && row.contains("completion")) {
         add(list, "user", "prompt");
         add(list, "assistant", "completion");
+    } else if ((row.contains("problem") || row.contains("question")) && row.contains("solution")) {
+        list.push_back(message("user", row.contains("problem") ? "problem" : "question"));
+        list.push_back(message("assistant", "solution"));
     } else if (row.contains("instruction") && row.contains("output")) {
         if (row.contains("system")) list.push_back(message("system", "system"));
         Json ask = message("user", "instruction");

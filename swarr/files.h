@@ -79,6 +79,20 @@ inline void make_folders(const std::string& folder) {
     if (error) fail(folder + ": cannot create: " + error.message(), "check the path and its permissions");
 }
 
+// Atomic where both are on one file system, as they are below one folder.
+inline void rename_path(const std::string& from, const std::string& to) {
+    if (::rename(from.c_str(), to.c_str()) != 0)
+        fail(from + ": cannot rename to " + to + ": " + std::strerror(errno),
+             "check the folder's permissions");
+}
+
+// A file or a whole folder; nothing there is fine.
+inline void remove_path(const std::string& path) {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) fail(path + ": cannot delete: " + error.message(), "check the folder's permissions");
+}
+
 // Errors: the file system of `folder` has less than `bytes` free. One that does not tell is not asked.
 inline void need_space(const std::string& folder, uint64_t bytes) {
     struct statvfs info;

@@ -91,6 +91,9 @@ class JsonScan {
         return {begin, size_t(p_ - begin)};
     }
 
+    // From here on errors start with this instead.
+    void where(const std::string& where) { where_ = where; }
+
     void finish() {
         while (p_ < end_ && (*p_ == ' ' || *p_ == '\n' || *p_ == '\r' || *p_ == '\t')) p_++;
         if (p_ != end_) wrong("text after the end");

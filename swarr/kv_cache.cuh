@@ -12,6 +12,22 @@
 
 #include "layers/attention.cuh"
 
+namespace attention {
+
+// A value is kept in panels of the register block's width, each (32 keys, width), so that a pass over a tile
+// reads memory in order. The panel that holds column e:
+struct Panel {
+    int first, width;
+};
+template <class T>
+Panel value_panel(int E, int e) {
+    constexpr int width = block_vectors * lanes<T>;
+    const int first = e / width * width;
+    return {first, std::min(width, padded<T>(E) - first)};
+}
+
+}  // namespace attention
+
 template <class T>
 class KvCache {
   public:
@@ -42,7 +58,7 @@ class KvCache {
     T* data() { return data_.data(); }
     size_t size() const { return data_.size(); }
 
-    // Tile `index` (keys index*32 ..) of head g: keys as (32 / lanes, E, lanes), then values as (32, padded
+    // Tile `index` (keys index*32 ..) of head g: keys as (E, 32), then values as (32, padded
     // E).
     T* keys(int layer, int slot, int g, int index) { return data_.data() + offset(layer, slot, g, index); }
     const T* keys(int layer, int slot, int g, int index) const {
@@ -57,12 +73,14 @@ class KvCache {
 
     // Writes the key and value of one token. `key` and `value` are (G, E).
     void put(int layer, int slot, int position, const T* key, const T* value) {
-        const int index = position / attention::tile, at = position % attention::tile, L = lanes<T>;
+        const int index = position / attention::tile, at = position % attention::tile;
         for (int g = 0; g < G_; g++) {
-            T* k = keys(layer, slot, g, index) + size_t(at / L) * E_ * L + at % L;
-            T* v = values(layer, slot, g, index) + size_t(at) * attention::padded<T>(E_);
-            for (int e = 0; e < E_; e++) k[e * L] = key[g * E_ + e];
-            for (int e = 0; e < E_; e++) v[e] = value[g * E_ + e];
+            T *k = keys(layer, slot, g, index) + at, *v = values(layer, slot, g, index);
+            for (int e = 0; e < E_; e++) k[e * attention::tile] = key[g * E_ + e];
+            for (int e = 0; e < E_; e++) {
+                attention::Panel panel = attention::value_panel<T>(E_, e);
+                v[panel.first * attention::tile + at * panel.width + e - panel.first] = value[g * E_ + e];
+            }
         }
     }
 
@@ -157,38 +175,65 @@ void decode_rows(T* out, const T* query, const KvCache<T>& cache, int layer, int
     T *rows = scratch.take(R * ld), *o = scratch.take(R * ld), *p = scratch.take(R * tile);
     copy_rows(rows, query, E, R, R, E, T(1 / std::sqrt(T(E))));
     std::fill(o, o + R * ld, T(0));
-    T maximum[R], sum[R] = {}, alpha[R];
-    std::fill(maximum, maximum + R, T(no_score));
+    typedef T Granule __attribute__((vector_size(granule * sizeof(T))));
+    static_assert(R <= L, "one vector holds a number of every row");
+    T maximum[L], sum[L] = {}, next[L] = {}, part[L] = {}, alpha[L];
+    std::fill(maximum, maximum + L, T(no_score));
     for_tiles(window, position, position, 0, position / tile + 1, [&](int index) {
         const int first = index * tile;
         const KeyRange k = visible_keys(window, position, position, first);
         if (k.begin >= k.end) return;
         const T *keys = cache.keys(layer, slot, g, index), *values = cache.values(layer, slot, g, index);
-        dot_block<R, V>(p, rows, ld, keys, E);
+        add_block<R, V, Start::zero, T, true>(p, tile, {rows, size_t(ld), 1, keys, tile, L, E});
         const bool all = all_visible(window, position, position, first, first + tile - 1);
         for (int r = 0; r < R; r++) {
-            T* s = p + r * tile;
-            T m = maximum[r];
-            for (int i = 0; i < tile; i++) {
-                if (!all && !visible(window, position, first + i)) s[i] = -std::numeric_limits<T>::infinity();
-                m = s[i] > m ? s[i] : m;
+            Vec<T> m = splat(maximum[r]);
+            for (T* s = p + r * tile; s < p + (r + 1) * tile; s += L) {
+                Vec<T> x = load(s);
+                if (!all)
+                    store(s, x = mask<T>(x, window, Positions<T>{} + position,
+                                         ascending<T>(first + int(s - p) - r * tile)));
+                m = x > m ? x : m;
             }
-            for (int v = 0; v < V; v++) store(s + v * L, exp(load(s + v * L) - m));
-            T part[granule] = {};
-            for (int j = 0; j < tile; j += granule)
-                for (int i = 0; i < granule; i++) part[i] += s[j + i];
-            for (int n = granule / 2; n > 0; n /= 2)
-                for (int i = 0; i < n; i++) part[i] += part[i + n];
-            alpha[r] = exp(splat(maximum[r] - m))[0];
-            maximum[r] = m;
-            sum[r] = fma(splat(sum[r]), splat(alpha[r]), splat(part[0]))[0];
+            next[r] = max_lane(m);
         }
-        // Exactly the visible keys: what lies beyond may be stale.
-        int begin = k.begin, end = std::min(k.end, position + 1 - first);
-        add_rows<true, R>(o, R, p + begin, tile, 1, values + begin * ld, ld, end - begin, alpha);
+        for (int r = 0; r < R; r++) {
+            Granule total = {};
+            for (T* s = p + r * tile; s < p + (r + 1) * tile; s += L) store(s, exp(load(s) - splat(next[r])));
+            for (int j = 0; j < tile; j += granule) {
+                Granule x;
+                std::memcpy(&x, p + r * tile + j, sizeof x);
+                total += x;
+            }
+            part[r] = sum_lanes(total);
+        }
+        store(alpha, exp(load(maximum) - load(next)));
+        store(sum, fma(load(sum), load(alpha), load(part)));
+        store(maximum, load(next));
+        // Visible keys alone: what lies beyond may be stale.
+        const int end = std::min(k.end, position + 1 - first);
+        for (int e = 0; e < ld;) {
+            const size_t width = value_panel<T>(E, e).width;
+            const Operands<T> pv{p + k.begin, tile,         1, values + e * tile + k.begin * width, width,
+                                 L,           end - k.begin};
+            if (width == L)
+                add_block<R, 1, Start::scaled, T, true>(o + e, ld, pv, alpha);
+            else
+                add_block<R, block_vectors, Start::scaled, T, true>(o + e, ld, pv, alpha);
+            e += width;
+        }
     });
     for (int r = 0; r < R; r++)
         copy_rows_out(out + size_t(r) * E, E, o + r * ld, 1, E, sum[r] == 0 ? T(0) : 1 / sum[r]);
+}
+
+// The same for 1 <= rows <= 8 known at run time.
+template <class T, int... I>
+void decode_rows(int rows, T* out, const T* query, const KvCache<T>& cache, int layer, int slot, int g,
+                 int position, Pieces<T> scratch, std::integer_sequence<int, I...>) {
+    using Kernel = void (*)(T*, const T*, const KvCache<T>&, int, int, int, int, Pieces<T>);
+    static constexpr Kernel kernels[] = {decode_rows<I + 1, T>...};
+    kernels[rows - 1](out, query, cache, layer, slot, g, position, scratch);
 }
 
 }  // namespace attention
@@ -201,50 +246,21 @@ void attention_decode(CpuDevice<T>& device, T* out, const T* qkv, const KvCache<
     using namespace attention;
     const int G = cache.G(), E = cache.E(), group = H / G;
     const size_t Q = size_t(H + 2 * G) * E, scratch_size = 8 * (2 * padded<T>(E) + tile);
-    double work = 0;
+    double keys = 0;
     for (int b = 0; b < B; b++) {
         cache.check(slots[b], positions[b]);
-        work += pairs(Window{}, cache.window(layer).width ? std::min(positions[b], cache.window(layer).width)
-                                                          : positions[b]);
+        keys += positions[b] + 1 - first_key(cache.window(layer), positions[b]);
     }
-    int threads = work * H * E < 1e5 ? 1 : std::min(omp_get_max_threads(), B * G);
+    const int threads = keys * H * E < 2e5 ? 1 : std::min(omp_get_max_threads(), B * G);
     Buffer<T, CpuDevice<T>> scratch(device, threads * scratch_size, Memory::workspace);
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int i = 0; i < B * G; i++) {
         const int b = i / G, g = i % G;
-        Pieces<T> piece{scratch.data() + omp_get_thread_num() * scratch_size};
-        auto rows = [&](auto R, int h) {
-            size_t at = size_t(g * group + h) * E;
-            decode_rows<R>(out + b * size_t(H) * E + at, qkv + b * Q + at, cache, layer, slots[b], g,
-                           positions[b], piece);
-        };
+        const Pieces<T> pieces{scratch.data() + omp_get_thread_num() * scratch_size};
         for (int h = 0; h < group; h += 8) {
-            switch (std::min(8, group - h)) {
-                case 1:
-                    rows(std::integral_constant<int, 1>(), h);
-                    break;
-                case 2:
-                    rows(std::integral_constant<int, 2>(), h);
-                    break;
-                case 3:
-                    rows(std::integral_constant<int, 3>(), h);
-                    break;
-                case 4:
-                    rows(std::integral_constant<int, 4>(), h);
-                    break;
-                case 5:
-                    rows(std::integral_constant<int, 5>(), h);
-                    break;
-                case 6:
-                    rows(std::integral_constant<int, 6>(), h);
-                    break;
-                case 7:
-                    rows(std::integral_constant<int, 7>(), h);
-                    break;
-                case 8:
-                    rows(std::integral_constant<int, 8>(), h);
-                    break;
-            }
+            const size_t at = size_t(g * group + h) * E;
+            decode_rows(std::min(8, group - h), out + b * size_t(H) * E + at, qkv + b * Q + at, cache, layer,
+                        slots[b], g, positions[b], pieces, std::make_integer_sequence<int, 8>());
         }
     }
 }

@@ -29,6 +29,42 @@ inline const std::vector<MetricText>& metric_texts() {
         {"lr", "learning rate of this step"},
         {"tokens", "tokens processed in this step, prompts included"},
         {"target_tokens", "tokens of this step that the loss counts"},
+        {"reward/mean", "mean reward of the step's answers, those of replaced groups included"},
+        {"reward/std", "deviation of the rewards over all answers of the step"},
+        {"reward/zero_std_frac", "share of groups whose rewards are all equal: they teach nothing"},
+        {"reward/all_right_frac",
+         "share of groups in which every answer is right: the problem is too easy by now"},
+        {"reward/all_wrong_frac", "share of groups in which every answer is wrong: too hard, or cut off"},
+        {"reward/unparsed", "share of answers in which no answer could be found or read"},
+        {"response_length/mean", "tokens per answer, the stop token included"},
+        {"response_length/max", "tokens of the longest answer"},
+        {"response_length/clip_ratio", "share of answers that ran into --max-new-tokens (truncated)"},
+        {"actor/entropy",
+         "mean entropy in nats of the distributions that the answers' tokens were drawn from"},
+        {"actor/clip_ratio",
+         "share of tokens whose weight pi / pi_old lay outside --cispo-weight-min ... -max"},
+        {"actor/ratio/mean", "mean of pi / pi_old over the trained tokens, before the bounds"},
+        {"actor/ratio/min", "smallest pi / pi_old of the step; exactly 1 until something was updated"},
+        {"actor/ratio/max",
+         "largest pi / pi_old of the step; a rising one means old and new policy drift apart"},
+        {"actor/grad_norm", "global L2 norm of the gradient of the step's last update, before clipping"},
+        {"actor/lr", "learning rate of the step's last update"},
+        {"actor/updates", "optimizer updates of the step"},
+        {"actor/empty_minibatches", "minibatches without an answer that teaches anything; they are left out"},
+        {"actor/kl", "estimate of KL(pi || starting model) per token (k3: exp(d) - d - 1)"},
+        {"mismatch/logprob_abs_diff/mean",
+         "mean |log pi of the trainer - log pi of the rollout| before the first update; 0 on the CPU"},
+        {"mismatch/logprob_abs_diff/max",
+         "the largest such difference; a rising one means two engines disagree"},
+        {"cursor", "problems drawn so far"},
+        {"perf/rollout_tokens_per_s", "answer tokens written per second of rollout"},
+        {"time/rollout", "seconds of writing answers"},
+        {"time/reward", "seconds of marking them"},
+        {"time/train", "seconds of updates, recomputed log-probabilities included"},
+        {"time/step", "seconds of the whole step, validation aside"},
+        {"val/*",
+         "of a validation set: avg@k mean share right, pass@k one of k right, maj@k the majority right, "
+         "unparsed, truncated"},
         {"skipped_updates", "updates left out so far because the loss or the gradient was not finite"},
         {"time", "seconds since the run started, resumed parts included"},
         {"perf/tokens_per_s", "tokens processed per second of this step"},
@@ -72,26 +108,29 @@ inline Json metrics_json(const Metrics& metrics) {
 // One line that is rewritten on a terminal, and printed now and then elsewhere.
 class Progress {
   public:
-    explicit Progress(int64_t total, double done_seconds = 0) : total_(total), before_(done_seconds) {}
+    explicit Progress(int64_t total) : total_(total) {}
 
-    // `done` of total; ETA from the speed since this process started.
+    // `done` of total; the time left follows from the speed since this process started.
     void update(int64_t done, const std::string& text) {
         if (first_ < 0) first_ = done - 1;
         double spent = timer_.seconds();
-        bool terminal = isatty(STDERR_FILENO);
         bool last = done >= total_;
-        if (!last && spent - shown_ < (terminal ? 0.1 : 2.0) && shown_ > 0) return;
+        if (!last && shown_ > 0 && spent - shown_ < (terminal_ ? 0.1 : 2.0)) return;
         shown_ = spent;
-        int64_t here = done - first_;
-        std::string eta =
-            here > 0 && total_ > 0 ? duration_text(spent / double(here) * double(total_ - done)) : "?";
-        std::fprintf(stderr, "%s%lld/%lld | %s | eta %s%s", terminal ? "\r\x1b[K" : "", (long long)done,
-                     (long long)total_, text.c_str(), eta.c_str(), terminal && !last ? "" : "\n");
+        std::string eta = duration_text(spent / double(done - first_) * double(total_ - done));
+        std::fprintf(stderr, "%s%lld/%lld | %s | eta %s%s", terminal_ ? "\r\x1b[K" : "", (long long)done,
+                     (long long)total_, text.c_str(), eta.c_str(), terminal_ && !last ? "" : "\n");
         std::fflush(stderr);
+    }
+
+    // A line that stays.
+    void note(const std::string& text) {
+        std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", text.c_str());
     }
 
   private:
     int64_t total_, first_ = -1;
-    double before_, shown_ = 0;
+    double shown_ = 0;
+    bool terminal_ = isatty(STDERR_FILENO);
     Timer timer_;
 };

@@ -153,10 +153,12 @@ class Model {
     // scaled by 1 / sqrt(2 L), norms 1, biases 0. Depends on the seed and the tensor's place alone.
     void initialize(uint64_t seed) {
         uint32_t index = 0;
+        const Json range = config.original.value("initializer_range", Json(0.02));
+        const double base = range.is_number() ? range.get<double>() : 0.02;
         for (const Parameter& p : layout.parameters) {
             T* w = params() + p.offset;
             bool residual = ends_with(p.name, "o_proj.weight") || ends_with(p.name, "down_proj.weight");
-            double deviation = 0.02 / (residual ? std::sqrt(2.0 * config.layers) : 1.0);
+            double deviation = base / (residual ? std::sqrt(2.0 * config.layers) : 1.0);
             for (size_t i = 0; i < p.size; i++)
                 w[i] = p.shape.size() == 2 ? T(deviation * normal_at(seed, Stream::init, index, i))
                                            : T(ends_with(p.name, "bias") ? 0 : 1);
@@ -269,24 +271,20 @@ class Model {
         return total * sizeof(T);
     }
 
+    // Bytes of the weights and their packed copy, once that is made.
+    static size_t weight_bytes(const ModelConfig& c) {
+        std::vector<Packed> layers;
+        size_t head;
+        return (Layout(c).total + place_packed(c, layers, head)) * sizeof(T);
+    }
+
     // Repacks the weights if they changed. Called by forward and decode.
     void pack() {
         if (packed_fresh_) return;
         const ModelConfig& c = config;
         const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
-        if (packed_.size() == 0) {
-            size_t total = 0;
-            auto place = [&](int O, int I) {
-                size_t at = total;
-                total += (packed_size<T>(O, I) + 15) / 16 * 16;
-                return at;
-            };
-            packed_layer_.resize(size_t(c.layers));
-            for (Packed& p : packed_layer_)
-                p = {place(Q, D), place(D, q), place(2 * c.ff, D), place(D, c.ff)};
-            packed_head_ = place(c.vocab, D);
-            packed_ = Buffer<T, Device>(dev, total, Memory::weights);
-        }
+        if (packed_.size() == 0)
+            packed_ = Buffer<T, Device>(dev, place_packed(c, packed_layer_, packed_head_), Memory::weights);
         auto pack_one = [&](size_t to, size_t from, int O, int I) {
             pack_weight(dev, packed_.data() + to, params() + from, O, I);
         };
@@ -313,6 +311,21 @@ class Model {
     struct Packed {
         size_t wqkv, wo, wgu, wdown;
     };
+
+    // Where the packed weights lie in their buffer; returns its size.
+    static size_t place_packed(const ModelConfig& c, std::vector<Packed>& layers, size_t& head) {
+        const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
+        size_t total = 0;
+        auto place = [&](int O, int I) {
+            size_t at = total;
+            total += round16(packed_size<T>(O, I));
+            return at;
+        };
+        layers.resize(size_t(c.layers));
+        for (Packed& p : layers) p = {place(Q, D), place(D, q), place(2 * c.ff, D), place(D, c.ff)};
+        head = place(c.vocab, D);
+        return total;
+    }
 
     static bool ends_with(const std::string& s, const std::string& tail) {
         return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;

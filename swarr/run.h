@@ -58,6 +58,40 @@ struct RunOptions {
     }
 };
 
+// Which model, and what is changed about its attention.
+struct ModelOptions {
+    std::string model;
+    int64_t window = -1;
+    int sink_tokens = 0;
+    std::vector<int> full_layers;
+    double rope_theta = 0;
+
+    void add_to(Cli& cli) {
+        cli.option("--model", model, "model folder, or a run's folder (its newest checkpoint)", "Model");
+        cli.option("--window", window,
+                   "keys each query sees, itself included; 0 = full attention; -1 = as the model has it",
+                   "Model")
+            ->check(CLI::Range(int64_t(-1), int64_t(1) << 30));
+        cli.option("--sink-tokens", sink_tokens,
+                   "first tokens of a document that stay visible (with --window)", "Model")
+            ->check(CLI::NonNegativeNumber);
+        cli.option("--full-layers", full_layers, "layers that keep full attention, for example 0,7,15",
+                   "Model")
+            ->delimiter(',');
+        cli.option("--rope-theta", rope_theta, "base of the rotary angles; 0 = as the model has it", "Model")
+            ->check(CLI::NonNegativeNumber);
+    }
+    // Converts: every weight is kept, only who sees whom (and the rotary base) changes.
+    void apply(ModelConfig& config) const {
+        if (window >= 0)
+            set_window(config, window, full_layers, sink_tokens);
+        else if (!full_layers.empty() || sink_tokens)
+            throw UsageError("--full-layers and --sink-tokens need --window",
+                             "for example --window 4096 --full-layers 0,14");
+        if (rope_theta > 0) config.rope_theta = rope_theta;
+    }
+};
+
 // Options that may differ between a run and its continuation: none of them changes what a step computes.
 inline const std::set<std::string>& free_options() {
     static const std::set<std::string> names = {"--resume",    "--device",     "--threads",    "--save-every",
@@ -106,6 +140,21 @@ inline std::string model_folder(const std::string& path) {
     fail(path + ": neither a model folder (no config.json) nor a run with a finished checkpoint",
          "pass a model folder, or wait until the run has saved once");
 }
+
+// Values of the built-in miniature for the options that were not given.
+class Miniature {
+  public:
+    explicit Miniature(Cli& cli) : cli_(cli) {}
+    template <class T>
+    void set(const std::string& name, T& variable, const T& value) {
+        if (cli_.source(name) != "default") return;
+        variable = value;
+        cli_.chosen(name, "miniature");
+    }
+
+  private:
+    Cli& cli_;
+};
 
 inline std::string device_line(const std::string& wanted) {
     if (wanted == "cuda")
@@ -202,7 +251,7 @@ class Run {
     template <class Write>
     void save(int64_t step, Write write) {
         log_.sync();
-        save_checkpoint(folder(), step, {int(options_.keep_last), options_.keep_every},
+        save_checkpoint(folder(), step, {options_.keep_last, options_.keep_every},
                         [&](const std::string& to) {
                             Json state = {{"program", program_}, {"step", step}, {"time", seconds()}};
                             write(to, state);

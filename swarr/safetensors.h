@@ -7,11 +7,15 @@
 // is checked to be finite in the same pass that converts it. Errors name file and tensor.
 // Numbers are BF16, F16 or F32 in files. The other dtypes of the format may lie in a file but are not read.
 #pragma once
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -20,6 +24,7 @@
 #include "base.h"
 #include "files.h"
 #include "json_lines.h"
+#include "json_scan.h"
 
 // ---------------------------------------------------------------------------------------------------------
 // Number formats
@@ -85,6 +90,32 @@ inline uint16_t f16_from_float(float x) {
     return uint16_t(sign | (magnitude + 0xc8000fff + (magnitude >> 13 & 1)) >> 13);
 }
 
+// Past the caches where the machine can: weights are larger than they are, and a plain store first reads the
+// line that it overwrites. finish_stores() must follow before another thread reads.
+template <class T>
+void store_past_caches(T* to, const T* from, int64_t n) {
+    int64_t i = 0;
+#ifdef __SSE2__
+    const int64_t line = 64 / int64_t(sizeof(T));
+    for (; i < n && uintptr_t(to + i) % 64 != 0; i++) to[i] = from[i];
+    for (; i + line <= n; i += line) {
+#ifdef __AVX512F__
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
+#else
+        for (int64_t j = i; j < i + line; j += line / 4)
+            _mm_stream_si128(reinterpret_cast<__m128i*>(to + j),
+                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j)));
+#endif
+    }
+#endif
+    for (; i < n; i++) to[i] = from[i];
+}
+inline void finish_stores() {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
 // from (n numbers of `dtype`, any alignment) -> to (n). Returns false if one of them is NaN or infinite.
 template <class T>
 bool convert_numbers(Dtype dtype, const unsigned char* from, T* to, int64_t n) {
@@ -124,69 +155,6 @@ bool convert_numbers(Dtype dtype, const unsigned char* from, T* to, int64_t n) {
 // ---------------------------------------------------------------------------------------------------------
 // The header
 
-// Walks JSON without building it, so that a hostile header costs no memory. `see(keys, arrays, event, value)`
-// gets every value: keys = path of object keys, arrays = how many arrays it lies in, event = what starts
-// here.
-enum class JsonEvent { object, array, scalar };
-using JsonVisitor = std::function<void(const std::vector<std::string>&, int, JsonEvent, const Json&)>;
-
-class JsonWalker {
-  public:
-    JsonWalker(const std::string& where, const JsonVisitor& see) : where_(where), see_(see) {}
-    bool null() { return scalar(nullptr); }
-    bool boolean(bool x) { return scalar(x); }
-    bool number_integer(int64_t x) { return scalar(x); }
-    bool number_unsigned(uint64_t x) { return scalar(x); }
-    bool number_float(double x, const std::string&) { return scalar(x); }
-    bool string(std::string& x) { return scalar(x); }
-    bool binary(Json::binary_t&) { return false; }
-    bool start_object(size_t) {
-        see_(keys_, arrays_, JsonEvent::object, Json());
-        keys_.emplace_back();
-        seen_.emplace_back();
-        return deeper();
-    }
-    bool key(std::string& name) {
-        if (!seen_.back().insert(name).second)
-            fail(where_ + ": key " + quoted(name) + " appears twice", "the file is damaged: get it again");
-        keys_.back() = name;
-        return true;
-    }
-    bool end_object() {
-        keys_.pop_back();
-        seen_.pop_back();
-        return true;
-    }
-    bool start_array(size_t) {
-        see_(keys_, arrays_, JsonEvent::array, Json());
-        arrays_++;
-        return deeper();
-    }
-    bool end_array() {
-        arrays_--;
-        return true;
-    }
-    bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception&) {
-        fail(where_ + ": not JSON at byte " + std::to_string(byte), "the file is damaged: get it again");
-    }
-
-  private:
-    bool scalar(const Json& value) {
-        see_(keys_, arrays_, JsonEvent::scalar, value);
-        return true;
-    }
-    bool deeper() {
-        if (keys_.size() + size_t(arrays_) > 8)
-            fail(where_ + ": JSON nested deeper than 8 levels", "is this really the file you meant?");
-        return true;
-    }
-    std::string where_;
-    const JsonVisitor& see_;
-    std::vector<std::string> keys_;
-    std::vector<std::unordered_set<std::string>> seen_;
-    int arrays_ = 0;
-};
-
 struct TensorInfo {
     std::string name;
     Dtype dtype = Dtype::F32;
@@ -219,80 +187,75 @@ inline std::vector<TensorInfo> parse_safetensors_header(const unsigned char* dat
                  std::to_string(size) + " bytes)",
              again);
 
+    const uint64_t data_size = size - 8 - header;
     std::vector<TensorInfo> tensors;
-    std::vector<uint64_t> offsets;
-    bool has_dtype = false, has_shape = false;
-    auto broken = [&](const std::string& what) {
-        fail(path + ": tensor " + quoted(tensors.back().name) + ": " + what, again);
-    };
-    // A tensor is complete when the next one starts; `from`, `to` still count from the end of the header.
-    auto finish = [&] {
-        if (tensors.empty()) return;
-        TensorInfo& t = tensors.back();
-        if (!has_dtype) broken("no \"dtype\"");
-        if (!has_shape) broken("no \"shape\"");
-        if (offsets.size() != 2) broken("\"data_offsets\" must be two numbers");
-        uint64_t bytes = uint64_t(dtype_bytes(t.dtype));
+    std::unordered_set<std::string> names;
+    JsonScan scan({reinterpret_cast<const char*>(data) + 8, size_t(header)}, path + ": header");
+    std::string key, word;
+    for (bool more = scan.open('{'); more; more = scan.more('}')) {
+        TensorInfo t;
+        scan.where(path + ": header");
+        scan.string(t.name);
+        const std::string where = path + ": tensor " + quoted(t.name);
+        scan.where(where);
+        if (!names.insert(t.name).second) fail(where + " appears twice", again);
+        if (!utf8_valid(t.name)) fail(where + ": its name is not UTF-8", again);
+        scan.expect(':');
+        if (t.name == "__metadata__") {
+            for (bool pair = scan.open('{'); pair; pair = scan.more('}')) {
+                scan.string(key);
+                scan.expect(':');
+                scan.string(metadata[key]);
+            }
+            continue;
+        }
+        uint64_t from = 0, to = 0, bytes = 0;
+        std::set<std::string> keys;
+        for (bool field = scan.open('{'); field; field = scan.more('}')) {
+            scan.string(key);
+            scan.expect(':');
+            if (!keys.insert(key).second) fail(where + ": " + quoted(key) + " appears twice", again);
+            if (key == "dtype") {
+                scan.string(word);
+                auto row = std::find_if(std::begin(dtype_table), std::end(dtype_table),
+                                        [&](const DtypeRow& r) { return word == r.name; });
+                if (row == std::end(dtype_table)) fail(where + ": unknown dtype " + quoted(word), again);
+                t.dtype = row->dtype;
+            } else if (key == "shape") {
+                for (bool item = scan.open('['); item; item = scan.more(']')) {
+                    t.shape.push_back(scan.integer());
+                    if (t.shape.size() > 8) fail(where + ": more than 8 dimensions", again);
+                }
+            } else if (key == "data_offsets") {
+                scan.expect('[');
+                from = uint64_t(scan.integer());
+                scan.expect(',');
+                to = uint64_t(scan.integer());
+                scan.expect(']');
+            } else {
+                fail(where + ": unknown key " + quoted(key), again);
+            }
+        }
+        for (const char* needed : {"dtype", "shape", "data_offsets"})
+            if (!keys.count(needed)) fail(where + ": no " + quoted(needed), again);
+        bytes = uint64_t(dtype_bytes(t.dtype));
         for (int64_t n : t.shape)
             if (__builtin_mul_overflow(bytes, uint64_t(n), &bytes) || bytes >> 62)
-                broken("shape " + shape_text(t.shape) + " is too large");
-        if (offsets[0] > offsets[1] || offsets[1] > size - 8 - header)
-            broken("data_offsets [" + std::to_string(offsets[0]) + ", " + std::to_string(offsets[1]) +
-                   "] lie outside the file's " + std::to_string(size - 8 - header) + " bytes of data");
-        if (offsets[1] - offsets[0] != bytes)
-            broken(std::string(dtype_name(t.dtype)) + " of shape " + shape_text(t.shape) + " needs " +
-                   std::to_string(bytes) + " bytes, data_offsets give " +
-                   std::to_string(offsets[1] - offsets[0]));
-        t.offset = 8 + header + offsets[0];
+                fail(where + ": shape " + shape_text(t.shape) + " is too large", again);
+        if (from > to || to > data_size)
+            fail(where + ": data_offsets [" + std::to_string(from) + ", " + std::to_string(to) +
+                     "] lie outside the file's " + std::to_string(data_size) + " bytes of data",
+                 again);
+        if (to - from != bytes)
+            fail(where + ": " + dtype_name(t.dtype) + " of shape " + shape_text(t.shape) + " needs " +
+                     std::to_string(bytes) + " bytes, data_offsets give " + std::to_string(to - from),
+                 again);
+        t.offset = 8 + header + from;
         t.bytes = bytes;
-        offsets.clear();
-        has_dtype = has_shape = false;
-    };
-    auto see = [&](const std::vector<std::string>& keys, int arrays, JsonEvent event, const Json& value) {
-        if (keys.empty()) {
-            if (event != JsonEvent::object || arrays) fail(path + ": the header is not a JSON object", again);
-        } else if (keys[0] == "__metadata__") {
-            bool fits = keys.size() == 1 ? event == JsonEvent::object : value.is_string();
-            if (!fits || arrays || keys.size() > 2)
-                fail(path + ": __metadata__ must map names to strings", again);
-            if (keys.size() == 2) metadata[keys[1]] = value.get<std::string>();
-        } else if (keys.size() == 1) {
-            finish();
-            tensors.emplace_back();
-            tensors.back().name = keys[0];
-            if (event != JsonEvent::object || arrays) broken("is not a JSON object");
-        } else if (keys.size() > 2 || arrays > 1) {
-            broken("unexpected nesting in " + quoted(keys[1]));
-        } else if (keys[1] == "dtype") {
-            if (!value.is_string() || arrays) broken("\"dtype\" must be a string");
-            for (const DtypeRow& row : dtype_table)
-                if (value.get_ref<const std::string&>() == row.name) {
-                    tensors.back().dtype = row.dtype;
-                    has_dtype = true;
-                }
-            if (!has_dtype) broken("unknown dtype " + quoted(value.get_ref<const std::string&>()));
-        } else if (keys[1] == "shape" || keys[1] == "data_offsets") {
-            bool shape = keys[1] == "shape";
-            if (event == JsonEvent::array && !arrays) {
-                has_shape |= shape;
-            } else if (!arrays || !value.is_number_unsigned() || value.get<uint64_t>() >> 62) {
-                broken(quoted(keys[1]) + " must be a list of sizes");
-            } else if (shape) {
-                tensors.back().shape.push_back(value.get<int64_t>());
-                if (tensors.back().shape.size() > 8) broken("more than 8 dimensions");
-            } else {
-                offsets.push_back(value.get<uint64_t>());
-                if (offsets.size() > 2) broken("\"data_offsets\" must be two numbers");
-            }
-        } else {
-            broken("unknown key " + quoted(keys[1]));
-        }
-    };
-    JsonVisitor visitor = see;
-    JsonWalker walker(path + ": header", visitor);
-    const char* text = reinterpret_cast<const char*>(data) + 8;
-    nlohmann::json::sax_parse(text, text + header, &walker);
-    finish();
+        tensors.push_back(std::move(t));
+    }
+    scan.where(path + ": header");
+    scan.finish();
 
     std::stable_sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
         return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
@@ -406,8 +369,22 @@ class SafetensorsReader {
         for (int64_t i = 0; i < int64_t(pieces.size()); i++) {
             const TensorInfo& t = *pieces[i].target->tensor;
             const unsigned char* from = data(t) + pieces[i].from * dtype_bytes(t.dtype);
-            if (!convert_numbers(t.dtype, from, pieces[i].target->out + pieces[i].from, pieces[i].count))
-                bad = std::min(bad, i);
+            T* out = pieces[i].target->out + pieces[i].from;
+            const int64_t block = 2048, width = dtype_bytes(t.dtype);
+            alignas(64) T numbers[block];
+            bool finite = true;
+            // The first block ends where `out` meets a line of the cache, so that whole lines follow.
+            int64_t n = (64 - int64_t(uintptr_t(out) % 64)) / int64_t(sizeof(T));
+            for (int64_t at = 0; at < pieces[i].count; at += n, n = block) {
+                n = std::min(n, pieces[i].count - at);
+                // The next block comes in while this one goes out.
+                for (int64_t b = 0; b < block * width; b += 64)
+                    __builtin_prefetch(from + (at + n) * width + b);
+                finite &= convert_numbers(t.dtype, from + at * width, numbers, n);
+                store_past_caches(out + at, numbers, n);
+            }
+            finish_stores();
+            if (!finite) bad = std::min(bad, i);
         }
         if (bad == int64_t(pieces.size())) return;
         const Piece& p = pieces[size_t(bad)];
@@ -440,25 +417,32 @@ class SafetensorsReader {
         path_ = index;
         std::map<std::string, std::string> shard_of;  // tensor -> file name
         std::map<std::string, int> number_of;         // file name -> which of files_
-        auto see = [&](const std::vector<std::string>& keys, int arrays, JsonEvent event, const Json& value) {
-            if (keys.empty() || keys[0] != "weight_map") return;
-            bool fits = keys.size() == 1 ? event == JsonEvent::object : value.is_string();
-            if (!fits || arrays || keys.size() > 2)
-                fail(index + ": \"weight_map\" must map tensor names to file names", "get the file again");
-            if (keys.size() == 1) return;
-            std::string file = value.get<std::string>();
-            // A name with a slash could reach any file of this machine.
-            if (file.empty() || file[0] == '.' ||
-                file.find_first_of(std::string("/\\\0", 3)) != std::string::npos)
-                fail(
-                    index + ": tensor " + quoted(keys[1]) + ": " + quoted(file) + " is not a plain file name",
-                    "shards lie beside the index; get the file again");
-            shard_of[keys[1]] = file;
-            number_of[file] = 0;
-        };
-        JsonVisitor visitor = see;
-        JsonWalker walker(index, visitor);
-        nlohmann::json::sax_parse(read_file(index, 100'000'000), &walker);
+        const std::string text = read_file(index, 100'000'000);
+        JsonScan scan(text, index);
+        std::string key, name, file;
+        for (bool more = scan.open('{'); more; more = scan.more('}')) {
+            scan.string(key);
+            scan.expect(':');
+            if (key != "weight_map") {
+                scan.value();
+                continue;
+            }
+            for (bool pair = scan.open('{'); pair; pair = scan.more('}')) {
+                scan.string(name);
+                scan.expect(':');
+                scan.string(file);
+                const std::string where = index + ": tensor " + quoted(name);
+                // A name with a slash could reach any file of this machine.
+                if (file.empty() || file[0] == '.' ||
+                    file.find_first_of(std::string("/\\\0", 3)) != std::string::npos)
+                    fail(where + ": " + quoted(file) + " is not a plain file name",
+                         "shards lie beside the index; get the file again");
+                if (!shard_of.emplace(name, file).second)
+                    fail(where + " appears twice", "get the file again");
+                number_of[file] = 0;
+            }
+        }
+        scan.finish();
         if (shard_of.empty()) fail(index + ": no \"weight_map\", or an empty one", "get the file again");
         for (auto& [file, number] : number_of) {
             std::string path = parent_folder(index) + "/" + file;

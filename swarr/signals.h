@@ -22,7 +22,7 @@ inline void on_stop_signal(int) {
 }
 
 inline void catch_signals() {
-    stop_flag();  // the static must exist before a handler runs
+    stop_flag() = 0;  // the static must exist before a handler runs
     std::signal(SIGINT, on_stop_signal);
     std::signal(SIGTERM, on_stop_signal);
 }

@@ -56,6 +56,42 @@ struct UpdateResult {
     bool skipped = false;
 };
 
+// Calls pass(batch, first, last) for runs of sequences that fit into one pass of `max_tokens` together.
+// Errors: a sequence longer than a pass.
+template <class Pass>
+void each_pass(const std::vector<Sequence>& sequences, int max_tokens, bool packing, Pass pass) {
+    Batch batch;
+    for (size_t first = 0, last; first < sequences.size(); first = last) {
+        batch.clear();
+        for (last = first; last < sequences.size(); last++) {
+            const std::vector<int>& token = sequences[last].token;
+            if (int(token.size()) > max_tokens)
+                fail(format("a sequence of %zu tokens does not fit into a pass of %d", token.size(),
+                            max_tokens),
+                     "raise --max-tokens-per-pass or lower --max-length");
+            if (last > first && (batch.tokens() + int(token.size()) > max_tokens || !packing)) break;
+            batch.add(token.data(), int(token.size()));
+        }
+        pass(static_cast<const Batch&>(batch), first, last);
+    }
+}
+
+// One pass over packed documents: forward, loss, and backward if `learn`. `args` brings targets,
+// coefficients, scale and where results go; sizes, hidden states and gradients are filled in here.
+template <class Device, class T = typename Device::real>
+TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<T>& workspace, const Batch& batch,
+                       TokenLoss<T> args, bool learn) {
+    model.forward(batch);
+    args.N = batch.tokens(), args.D = model.config.hidden, args.V = model.config.vocab;
+    args.x = model.hidden();
+    args.w = model.head();
+    args.dx = learn ? model.hidden_gradient() : nullptr;
+    args.dw = learn ? model.head_gradient() : nullptr;
+    TokenLossSum sum = token_loss_forward_backward(model.dev, workspace, args);
+    if (learn) model.backward();
+    return sum;
+}
+
 template <class Device>
 class Trainer {
   public:
@@ -75,26 +111,11 @@ class Trainer {
     const int max_tokens;
     int64_t updates = 0, skipped = 0;  // done; left out because a number was not finite
 
-    // Calls pass(batch, first, last) for runs of sequences that fit into one pass together.
-    // Errors: a sequence longer than a pass.
-    template <class Pass>
-    void each_pass(const std::vector<Sequence>& sequences, Pass pass) {
-        Batch batch;
-        for (size_t first = 0, last; first < sequences.size(); first = last) {
-            batch.clear();
-            for (last = first; last < sequences.size(); last++) {
-                const std::vector<int>& token = sequences[last].token;
-                if (int(token.size()) > max_tokens)
-                    fail(format("a sequence of %zu tokens does not fit into a pass of %d", token.size(),
-                                max_tokens),
-                         "raise --max-tokens-per-pass or lower --max-length");
-                if (last > first && (batch.tokens() + int(token.size()) > max_tokens || !packing)) break;
-                batch.add(token.data(), int(token.size()));
-            }
-            pass(static_cast<const Batch&>(batch), first, last);
-        }
-    }
     bool packing = true;  // several documents in a pass
+    template <class Pass>
+    void each_pass(const std::vector<Sequence>& sequences, Pass pass) const {
+        ::each_pass(sequences, max_tokens, packing, pass);
+    }
 
     // Mean loss over the targets of all sequences; adds its gradient if `learn`.
     // A batch without targets has loss 0 and no gradient.
@@ -103,7 +124,7 @@ class Trainer {
         for (const Sequence& s : sequences) targets += s.targets();
         if (targets == 0) return 0;
         double loss = 0;
-        each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
+        this->each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
             std::vector<int> target;
             std::vector<T> coefficient;
             for (size_t i = first; i < last; i++) {
@@ -125,17 +146,10 @@ class Trainer {
 
     // One pass: forward, loss, and backward if `learn`. `args` brings targets, coefficients, scale and where
     // results go; the rest is filled in here.
-    TokenLossSum run(const Batch& batch, TokenLoss<T> args, bool learn) {
-        model.forward(batch);
-        args.N = batch.tokens(), args.D = model.config.hidden, args.V = model.config.vocab;
-        args.x = model.hidden();
-        args.w = model.head();
-        args.dx = learn ? model.hidden_gradient() : nullptr;
-        args.dw = learn ? model.head_gradient() : nullptr;
-        TokenLossSum sum = token_loss_forward_backward(model.dev, *workspace_, args);
-        if (learn) model.backward();
-        return sum;
+    TokenLossSum run(const Batch& batch, const TokenLoss<T>& args, bool learn) {
+        return loss_pass(model, *workspace_, batch, args, learn);
     }
+    TokenLossWorkspace<T>& workspace() { return *workspace_; }
 
     // AdamW on the gathered gradients, which are zeroed. A loss or gradient that is not finite leaves the
     // weights as they are and is counted; errors: more than options.max_skips of those in a row.
@@ -195,3 +209,45 @@ class Trainer {
     std::unique_ptr<TokenLossWorkspace<T>> workspace_;
     int skips_in_a_row_ = 0;
 };
+
+// What training takes, by category.
+template <class Device>
+std::vector<std::pair<std::string, double>> training_memory(const ModelConfig& c, int max_tokens,
+                                                            int recompute) {
+    using T = typename Device::real;
+    const double parameters = double(Layout(c).total) * sizeof(T);
+    return {{"weights", double(Model<Device>::weight_bytes(c))},
+            {"gradients", parameters},
+            {"optimizer", 2 * parameters},
+            {"activations", double(Model<Device>::activation_bytes(c, max_tokens, recompute, true))},
+            {"workspace", double(TokenLossWorkspace<T>::bytes(max_tokens, c.hidden, c.vocab))}};
+}
+
+// Tokens, targets and floating-point operations of a step that trains on these sequences.
+struct StepCost {
+    double tokens = 0, targets = 0, flops = 0;
+};
+inline StepCost step_cost(const ModelConfig& c, const std::vector<Sequence>& sequences) {
+    StepCost cost;
+    std::vector<int> start = {0};
+    for (const Sequence& s : sequences) {
+        start.push_back(start.back() + int(s.token.size()));
+        cost.targets += s.targets();
+    }
+    cost.tokens = start.back();
+    double head = 2.0 * c.vocab * c.hidden * cost.targets;  // only where something is learned
+    cost.flops = 3 * (forward_flops(c, start, false) + head);
+    return cost;
+}
+
+// A model folder: config, weights in F32, and the tokenizer's files as they are in `source`.
+template <class Device>
+void write_model_folder(const Model<Device>& model, const std::string& source, const std::string& folder) {
+    ModelConfig config = model.config;
+    config.dtype = "float32";
+    save_config(config, folder);
+    SafetensorsWriter writer;
+    model.add_parameters(writer, "", model.params(), Dtype::F32);
+    writer.write_model(folder);
+    carry_files(source, folder);
+}

@@ -27,6 +27,12 @@ struct Window {
 SWARR_WINDOW inline bool visible(const Window& w, int q, int k) {
     return k <= q && (w.width == 0 || k > q - w.width || k < w.sinks);
 }
+// The same for vectors of positions, lanes of the result all ones or zero (on the host: device code has no
+// such vectors).
+template <class Ints>
+inline Ints visible(const Window& w, Ints q, Ints k) {
+    return (k <= q) & ((Ints{} == w.width) | (k > q - w.width) | (k < w.sinks));
+}
 
 // The first key inside the window of q, sinks aside.
 SWARR_WINDOW inline int first_key(const Window& w, int q) {

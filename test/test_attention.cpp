@@ -3,21 +3,11 @@
 #include <omp.h>
 
 #include <cmath>
-#include <random>
 
-#include "catch.h"
-#include "swarr/layers/attention.cuh"
+#include "check.h"
+#include "layers/attention.cuh"
 
 namespace {
-
-template <class T>
-std::vector<T> random_numbers(size_t n, unsigned seed) {
-    std::mt19937 generator(seed);
-    std::normal_distribution<double> normal;
-    std::vector<T> x(n);
-    for (T& v : x) v = T(normal(generator));
-    return x;
-}
 
 struct Sizes {
     int H, G, E;
@@ -53,15 +43,16 @@ Result<double> naive(const std::vector<T>& qkv, const std::vector<T>& dout, int 
         const size_t query = size_t(h) * E, key = size_t(s.H + h / group) * E, value = key + size_t(s.G) * E;
         for (int q = 0; q < N; q++) {
             std::vector<double> p(N, 0.0);
-            double sum = 0;
+            double sum = 0, maximum = -INFINITY;
             for (int k = 0; k <= q; k++) {
-                if (!rule(q, k)) continue;
                 double score = 0;
                 for (int e = 0; e < E; e++)
                     score += double(qkv[q * s.row() + query + e]) * double(qkv[k * s.row() + key + e]);
-                sum += p[k] = std::exp(score / std::sqrt(double(E)));
+                p[k] = rule(q, k) ? score / std::sqrt(double(E)) : -INFINITY;
+                maximum = std::max(maximum, p[k]);
             }
-            r.lse[size_t(q) * s.H + h] = std::log(sum);
+            for (int k = 0; k <= q; k++) sum += p[k] = std::exp(p[k] - maximum);
+            r.lse[size_t(q) * s.H + h] = maximum + std::log(sum);
             double* out = &r.out[(size_t(q) * s.H + h) * E];
             const T* dq_out = &dout[(size_t(q) * s.H + h) * E];
             double delta = 0;
@@ -84,21 +75,16 @@ Result<double> naive(const std::vector<T>& qkv, const std::vector<T>& dout, int 
     return r;
 }
 
-template <class A, class B>
-double largest_difference(const A& a, const B& b) {
-    REQUIRE(a.size() == b.size());
-    double worst = 0;
-    for (size_t i = 0; i < a.size(); i++) {
-        double d = std::abs(double(a[i]) - double(b[i]));
-        worst = d <= worst ? worst : d;  // NaN is the worst
-        if (d != d) return d;
-    }
-    return worst;
+template <class T>
+double difference(const std::vector<T>& a, const std::vector<double>& b) {
+    for (T x : a)
+        if (x != x) return INFINITY;  // also: never written
+    return largest_difference(std::vector<double>(a.begin(), a.end()), b);
 }
 
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 template <class T>
 bool same_bits(const Result<T>& a, const Result<T>& b) {
@@ -126,23 +112,25 @@ TEST_CASE("attention equals the plain sum over visible keys", "[attention]") {
                 const Window w{width, sinks};
                 INFO("T " << T << ", window " << width << ", sinks " << sinks << ", H " << s.H << ", G "
                           << s.G << ", E " << s.E);
-                auto rule = [&](int q, int k) { return visible(w, q, k); };
-                auto qkv = random_numbers<float>(T * s.row(), i),
-                     dout = random_numbers<float>(size_t(T) * s.H * s.E, i + 1);
+                auto rule = [&](int q, int k) {  // said again, so that a change to visible() is noticed
+                    return width == 0 || q - k < width || k < sinks;
+                };
+                auto qkv = random_array<float>(T * s.row(), i),
+                     dout = random_array<float>(size_t(T) * s.H * s.E, i + 1);
                 auto want = naive(qkv, dout, T, s, rule);
                 auto have = run(qkv, dout, {0, T}, w, s);
-                CHECK(largest_difference(have.out, want.out) < 3e-6);
-                CHECK(largest_difference(have.lse, want.lse) < 3e-6);
-                CHECK(largest_difference(have.dqkv, want.dqkv) < 3e-5);
+                CHECK(difference(have.out, want.out) < 3e-6);
+                CHECK(difference(have.lse, want.lse) < 3e-6);
+                CHECK(difference(have.dqkv, want.dqkv) < 3e-5);
                 std::vector<double> qkv2(qkv.begin(), qkv.end()), dout2(dout.begin(), dout.end());
                 auto exact = run(qkv2, dout2, {0, T}, w, s);
-                CHECK(largest_difference(exact.out, want.out) < 1e-13);
-                CHECK(largest_difference(exact.dqkv, want.dqkv) < 1e-12);
+                CHECK(difference(exact.out, want.out) < 1e-13);
+                CHECK(difference(exact.dqkv, want.dqkv) < 1e-12);
                 if (width > 0 && T > width + sinks) {  // one key more is noticed
                     auto wider = naive(qkv, dout, T, s, [&](int q, int k) {
                         return visible({width + 1, sinks}, q, k);
                     });
-                    CHECK(largest_difference(have.out, wider.out) > 1e-4);
+                    CHECK(difference(have.out, wider.out) > 1e-4);
                 }
             }
 }
@@ -152,12 +140,11 @@ TEST_CASE("attention at real head sizes", "[attention]") {
         const int T = 150;
         const Window w{70, 0};
         INFO("H " << s.H << ", G " << s.G << ", E " << s.E);
-        auto qkv = random_numbers<float>(T * s.row(), 1),
-             dout = random_numbers<float>(size_t(T) * s.H * s.E, 2);
+        auto qkv = random_array<float>(T * s.row(), 1), dout = random_array<float>(size_t(T) * s.H * s.E, 2);
         auto want = naive(qkv, dout, T, s, [&](int q, int k) { return visible(w, q, k); });
         auto have = run(qkv, dout, {0, T}, w, s);
-        CHECK(largest_difference(have.out, want.out) < 5e-6);
-        CHECK(largest_difference(have.dqkv, want.dqkv) < 1e-4);
+        CHECK(difference(have.out, want.out) < 5e-6);
+        CHECK(difference(have.dqkv, want.dqkv) < 1e-4);
     }
 }
 
@@ -166,23 +153,10 @@ TEST_CASE("attention gradient by finite differences", "[attention]") {
     const std::vector<int> cu = {0, 9, 9, 50};  // with an empty document
     const size_t N = cu.back();
     for (Window w : {Window{0, 0}, Window{5, 0}, Window{5, 2}, Window{36, 1}}) {
-        auto qkv = random_numbers<double>(N * s.row(), 3), dout = random_numbers<double>(N * s.H * s.E, 4);
-        auto loss = [&] {
-            auto out = run(qkv, dout, cu, w, s).out;
-            double sum = 0;
-            for (size_t i = 0; i < out.size(); i++) sum += out[i] * dout[i];
-            return sum;
-        };
-        auto gradient = run(qkv, dout, cu, w, s).dqkv;
-        for (size_t i = w.sinks; i < qkv.size(); i += 23) {
-            const double x = qkv[i], step = 1e-5;
-            qkv[i] = x + step;
-            const double high = loss();
-            qkv[i] = x - step;
-            const double low = loss();
-            qkv[i] = x;
-            CHECK(gradient[i] == Approx((high - low) / (2 * step)).margin(1e-8).epsilon(1e-6));
-        }
+        auto qkv = random_array<double>(N * s.row(), 3), dout = random_array<double>(N * s.H * s.E, 4);
+        auto loss = [&] { return inner(run(qkv, dout, cu, w, s).out, dout); };
+        const auto gradient = run(qkv, dout, cu, w, s).dqkv;
+        check_gradient(qkv, gradient, loss, "window " + std::to_string(w.width), 1e-7, 100);
     }
 }
 
@@ -191,7 +165,7 @@ TEST_CASE("attention: packing and threads change no bit", "[attention]") {
     const size_t N = cu.back();
     for (Sizes s : {Sizes{4, 2, 16}, Sizes{7, 1, 8}, Sizes{2, 2, 64}})
         for (Window w : {Window{0, 0}, Window{16, 0}, Window{33, 3}}) {
-            auto qkv = random_numbers<float>(N * s.row(), 5), dout = random_numbers<float>(N * s.H * s.E, 6);
+            auto qkv = random_array<float>(N * s.row(), 5), dout = random_array<float>(N * s.H * s.E, 6);
             Result<float> packed;
             for (int threads : {1, 2, 3, 16}) {  // with 16 the gradient is cut into more tasks
                 Threads t(threads);
@@ -214,8 +188,7 @@ TEST_CASE("attention: a prefix of a document gives the same rows", "[attention]"
     const Sizes s{4, 2, 16};
     const int T = 130;
     for (Window w : {Window{0, 0}, Window{16, 0}, Window{33, 3}}) {
-        auto qkv = random_numbers<float>(T * s.row(), 7),
-             dout = random_numbers<float>(size_t(T) * s.H * s.E, 8);
+        auto qkv = random_array<float>(T * s.row(), 7), dout = random_array<float>(size_t(T) * s.H * s.E, 8);
         auto whole = run(qkv, dout, {0, T}, w, s);
         for (int n : {1, 15, 16, 17, 31, 32, 33, 100}) {
             auto prefix = run(qkv, dout, {0, n}, w, s);
@@ -225,17 +198,15 @@ TEST_CASE("attention: a prefix of a document gives the same rows", "[attention]"
     }
 }
 
-TEST_CASE("attention: large scores, equal scores and no score", "[attention]") {
+TEST_CASE("attention: large scores and no score", "[attention]") {
     const Sizes s{1, 1, 8};
     const int T = 100;
-    auto qkv = random_numbers<float>(T * s.row(), 9), dout = random_numbers<float>(size_t(T) * s.E, 10);
+    auto qkv = random_array<float>(T * s.row(), 9), dout = random_array<float>(size_t(T) * s.E, 10);
     for (float& x : qkv) x *= 40;  // scores of several thousands
     auto want = naive(qkv, dout, T, s, [](int q, int k) { return visible({40, 0}, q, k); });
-    for (double& x : want.out)
-        if (x != x) x = 0;  // exp overflows in the plain sum
     auto have = run(qkv, dout, {0, T}, {40, 0}, s);
-    for (float x : have.out) CHECK(std::isfinite(x));
-    for (float x : have.dqkv) CHECK(std::isfinite(x));
+    CHECK(difference(have.out, want.out) < 0.1);  // of values up to 150; a score is good to 1e-3
+    CHECK(difference(have.dqkv, want.dqkv) < 1);
 
     // A row that sees nothing: 0 and lse +inf, never NaN (no rule of today makes one).
     attention::Shape shape{{1, 0}, 1, 1, 8};

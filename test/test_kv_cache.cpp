@@ -3,20 +3,11 @@
 #include <omp.h>
 
 #include <cmath>
-#include <random>
 
-#include "catch.h"
-#include "swarr/kv_cache.cuh"
+#include "check.h"
+#include "kv_cache.cuh"
 
 namespace {
-
-std::vector<float> random_numbers(size_t n, unsigned seed) {
-    std::mt19937 generator(seed);
-    std::normal_distribution<float> normal;
-    std::vector<float> x(n);
-    for (float& v : x) v = normal(generator);
-    return x;
-}
 
 struct Sizes {
     int H, G, E;
@@ -51,7 +42,7 @@ TEST_CASE("decoding equals training bit for bit", "[kv_cache]") {
                 const Window w{width, sinks};
                 const int N = std::max(3 * width, 100) + 7;
                 INFO("window " << width << ", sinks " << sinks << ", H " << s.H << ", E " << s.E);
-                auto qkv = random_numbers(N * s.row(), i++);
+                auto qkv = random_array<float>(N * s.row(), i++);
                 auto want = trained(qkv, N, w, s);
                 Cpu device;
                 KvCache<float> cache(device, {w}, 1, N, s.G, s.E);
@@ -82,8 +73,8 @@ TEST_CASE("slots at different positions, after prompts, reused and shared", "[kv
             std::vector<std::vector<std::vector<float>>> qkv(samples), want(samples);
             for (int b = 0; b < samples; b++)
                 for (int l = 0; l < L; l++) {
-                    auto x = random_numbers(N * s.row(), 1000 * round + 10 * prompt + l);
-                    auto rest = random_numbers(steps * s.row(), 77 * (b + 1) + l + round);
+                    auto x = random_array<float>(N * s.row(), 1000 * round + 10 * prompt + l);
+                    auto rest = random_array<float>(steps * s.row(), 77 * (b + 1) + l + round);
                     std::copy(rest.begin(), rest.end(), x.begin() + prompt * s.row());
                     qkv[b].push_back(x);
                     want[b].push_back(trained(x, N, windows[l], s));
@@ -119,7 +110,7 @@ TEST_CASE("slots at different positions, after prompts, reused and shared", "[kv
 TEST_CASE("threads change no bit of decoding", "[kv_cache]") {
     const Sizes s{14, 2, 64};
     const int N = 700, before = omp_get_max_threads();
-    auto qkv = random_numbers(N * s.row(), 5);
+    auto qkv = random_array<float>(N * s.row(), 5);
     Cpu device;
     KvCache<float> cache(device, {Window{}}, 2, N, s.G, s.E);
     for (int slot = 0; slot < 2; slot++) cache_prompt(device, cache, 0, slot, qkv.data(), N, s.H);

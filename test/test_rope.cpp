@@ -1,29 +1,16 @@
 // rope.cuh: the rotation of its formula in double, its inverse, and its gradient.
 #include <cmath>
-#include <random>
 #include <vector>
 
-#include "catch.h"
-#include "swarr/layers/rope.cuh"
-
-namespace {
-
-std::vector<double> random_numbers(size_t n, unsigned seed) {
-    std::mt19937 generator(seed);
-    std::normal_distribution<double> normal;
-    std::vector<double> x(n);
-    for (double& v : x) v = normal(generator);
-    return x;
-}
-
-}  // namespace
+#include "check.h"
+#include "layers/rope.cuh"
 
 TEST_CASE("rope turns halves of query and key heads, and no value", "[rope]") {
     const int N = 5, H = 3, G = 1, E = 8, Q = (H + 2 * G) * E;
     const int position[N] = {0, 1, 2, 0, 900};  // two documents
     CpuDevice<double> device;
     RopeTable<double> table(device, 1000, E, 10000.0);
-    auto before = random_numbers(N * Q, 1), after = before;
+    auto before = random_array(N * Q, 1), after = before;
     rope_forward(device, after.data(), position, table, N, H, G, E);
     for (int t = 0; t < N; t++)
         for (int h = 0; h < H + 2 * G; h++)
@@ -44,27 +31,21 @@ TEST_CASE("rope gradient by finite differences", "[rope]") {
     const int position[N] = {7, 8, 31};
     CpuDevice<double> device;
     RopeTable<double> table(device, 32, E, 1000000.0);
-    auto x = random_numbers(N * Q, 2), dy = random_numbers(N * Q, 3), gradient = dy;
+    auto x = random_array(N * Q, 2), dy = random_array(N * Q, 3), gradient = dy;
     rope_backward(device, gradient.data(), position, table, N, H, G, E);
-    auto loss = [&](std::vector<double> y) {
+    auto loss = [&] {
+        auto y = x;
         rope_forward(device, y.data(), position, table, N, H, G, E);
-        double sum = 0;
-        for (size_t i = 0; i < y.size(); i++) sum += y[i] * dy[i];
-        return sum;
+        return inner(y, dy);
     };
-    for (size_t i = 0; i < x.size(); i++) {
-        auto high = x, low = x;
-        high[i] += 1e-4;
-        low[i] -= 1e-4;
-        CHECK(gradient[i] == Approx((loss(high) - loss(low)) / 2e-4).margin(1e-8));
-    }
+    check_gradient(x, gradient, loss, "rope");
 }
 
 TEST_CASE("rope: scores depend on the distance alone", "[rope]") {
     const int H = 1, G = 1, E = 64, Q = (H + 2 * G) * E;
     CpuDevice<double> device;
     RopeTable<double> table(device, 2000, E, 10000.0);
-    auto x = random_numbers(2 * Q, 4);
+    auto x = random_array(2 * Q, 4);
     auto score = [&](int q, int k) {
         auto y = x;
         const int position[2] = {q, k};

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "../device.h"
-#include "../simd.h"
+#include "../tile.h"
 #include "../window.h"
 
 // ----------------------------------------------------------------------------------------------------------
@@ -54,80 +54,119 @@ constexpr int padded(int E) {
     return (E + lanes<T> - 1) / lanes<T> * lanes<T>;
 }
 
-// s (R, V vectors) = a (R, E; rows `lda` apart) . b (V, E, one vector): chains over e.
-template <int R, int V, class T>
-inline void dot_block(T* s, const T* a, size_t lda, const T* b, int E) {
-    Vec<T> sum[R][V] = {};
-    for (int e = 0; e < E; e++)
-        for (int v = 0; v < V; v++) {
-            Vec<T> x = load(b + (size_t(v) * E + e) * lanes<T>);
-            for (int r = 0; r < R; r++) sum[r][v] = fma(splat(a[r * lda + e]), x, sum[r][v]);
-        }
-    for (int r = 0; r < R; r++)
-        for (int v = 0; v < V; v++) store(s + (r * V + v) * lanes<T>, sum[r][v]);
+// c (R rows, V vectors) = start + sum_j a(r, j) * b(j, v), one chain over j for each element; start is 0, c,
+// or c * scale[r]. a(r, j) = a[r * a_row + j * a_step]; b(j, v) is the vector at b + j * b_step + v *
+// b_vector.
+// Stream: b comes from memory in order; ask for it early, as the multiply-adds between loads keep the
+// hardware from doing so (4 KB or 16 KB ahead are slower).
+enum class Start { zero, sum, scaled };
+constexpr int stream_bytes = 8192;
+template <class T>
+struct Operands {
+    const T* a;
+    size_t a_row, a_step;
+    const T* b;
+    size_t b_step, b_vector;
+    int steps;
+};
+template <int R, int V, Start start, class T, bool Stream = false>
+inline void add_block(T* c, size_t c_row, Operands<T> o, const T* scale = nullptr) {
+    constexpr int L = lanes<T>;
+    Vec<T> sum[R * V];
+    unroll<R * V>([&](auto i) {
+        sum[i] = start == Start::zero ? Vec<T>{} : load(c + i / V * c_row + i % V * L);
+        if (start == Start::scaled) sum[i] *= splat(scale[i / V]);
+    });
+    auto step = [&] {
+        unroll<V>([&](auto v) {
+            const Vec<T> x = load(o.b + v * o.b_vector);
+            if (Stream) __builtin_prefetch(o.b + v * o.b_vector + stream_bytes / sizeof(T));
+            unroll<R>([&](auto r) { sum[r * V + v] = fma(splat(o.a[r * o.a_row]), x, sum[r * V + v]); });
+        });
+        o.a += o.a_step;
+        o.b += o.b_step;
+    };
+    for (int j = 0; j + 2 <= o.steps; j += 2) step(), step();
+    if (o.steps % 2) step();
+    unroll<R * V>([&](auto i) { store(c + i / V * c_row + i % V * L, sum[i]); });
 }
 
-// c (R rows of C vectors, `ldc` apart) = c * scale[r] + sum_j a[r * a_row + j * a_step] * b (row j): chains
-// over j.
-template <int R, int C, bool Scaled, class T>
-inline void add_block(T* c, const T* a, size_t a_row, size_t a_step, const T* b, int ld, int steps,
-                      const T* scale) {
-    Vec<T> sum[R][C];
-    for (int r = 0; r < R; r++)
-        for (int v = 0; v < C; v++) {
-            sum[r][v] = load(c + r * ld + v * lanes<T>);
-            if (Scaled) sum[r][v] *= splat(scale[r]);
+// The same for `rows` rows (a multiple of R) of `ld` numbers; scale per row, or null.
+template <int R, class T>
+inline void add_rows(T* c, int rows, int ld, Operands<T> o, const T* scale = nullptr) {
+    constexpr int V = block_vectors, L = lanes<T>;
+    const T *a = o.a, *b = o.b;
+    for (int r = 0; r < rows; r += R)
+        for (int e = 0; e < ld;) {
+            o.a = a + r * o.a_row;
+            o.b = b + e;
+            T* to = c + r * ld + e;
+            const bool wide = e + V * L <= ld;
+            if (wide)
+                scale ? add_block<R, V, Start::scaled>(to, ld, o, scale + r)
+                      : add_block<R, V, Start::sum>(to, ld, o);
+            else
+                scale ? add_block<R, 1, Start::scaled>(to, ld, o, scale + r)
+                      : add_block<R, 1, Start::sum>(to, ld, o);
+            e += wide ? V * L : L;
         }
-    for (int j = 0; j < steps; j++)
-        for (int v = 0; v < C; v++) {
-            Vec<T> x = load(b + j * ld + v * lanes<T>);
-            for (int r = 0; r < R; r++) sum[r][v] = fma(splat(a[r * a_row + j * a_step]), x, sum[r][v]);
-        }
-    for (int r = 0; r < R; r++)
-        for (int v = 0; v < C; v++) store(c + r * ld + v * lanes<T>, sum[r][v]);
 }
 
-// The same for `rows` rows (a multiple of R) of `ld` numbers.
-template <bool Scaled, int R = block_rows, class T>
-inline void add_rows(T* c, int rows, const T* a, size_t a_row, size_t a_step, const T* b, int ld, int steps,
-                     const T* scale = nullptr) {
-    constexpr int C = block_vectors * lanes<T>;
-    for (int r = 0; r < rows; r += R) {
-        T* row = c + r * ld;
-        const T *ar = a + r * a_row, *sr = Scaled ? scale + r : nullptr;
-        int e = 0;
-        for (; e + C <= ld; e += C)
-            add_block<R, block_vectors, Scaled>(row + e, ar, a_row, a_step, b + e, ld, steps, sr);
-        for (; e < ld; e += lanes<T>)
-            add_block<R, 1, Scaled>(row + e, ar, a_row, a_step, b + e, ld, steps, sr);
-    }
-}
-
-// Copies `count` rows of E numbers into (count, padded E); rows up to `rows` and the padding are zero.
+// Copies `count` rows of E numbers into (count, padded E); rows up to `rows` and the padding are zero. Rows
+// lie too far apart for the hardware to fetch them ahead.
 template <class T>
 inline void copy_rows(T* to, const T* from, size_t stride, int count, int rows, int E, T scale = 1) {
-    int ld = padded<T>(E);
-    for (int r = 0; r < rows; r++, to += ld) {
-        int have = r < count ? E : 0;
-        for (int e = 0; e < have; e++) to[e] = from[r * stride + e] * scale;
-        for (int e = have; e < ld; e++) to[e] = 0;
-    }
+    const int ld = padded<T>(E);
+    for (int r = 0; r < count; r++, to += ld, from += stride)
+        for (int e = 0; e < E; e += lanes<T>) {
+            __builtin_prefetch(from + 8 * stride + e);
+            store(to + e, load_part(from + e, E - e) * scale);
+        }
+    std::fill_n(to, size_t(rows - count) * ld, T(0));
 }
 
 // Writes `count` padded rows, scaled, to rows of E numbers `stride` apart.
 template <class T>
 inline void copy_rows_out(T* to, size_t stride, const T* from, int count, int E, T scale) {
-    for (int r = 0; r < count; r++)
-        for (int e = 0; e < E; e++) to[r * stride + e] = from[r * padded<T>(E) + e] * scale;
+    for (int r = 0; r < count; r++, to += stride, from += padded<T>(E))
+        for (int e = 0; e < E; e += lanes<T>) store_part(to + e, load(from + e) * scale, E - e);
 }
 
-// rows (one vector of them, padded E) -> (E, one vector)
+// rows (one vector of them, padded E) -> (padded E, one vector)
 template <class T>
 inline void transpose_rows(T* to, const T* rows, int E) {
-    int ld = padded<T>(E);
-    for (int e = 0; e < E; e++)
+    const int ld = padded<T>(E);
+    for (int e = 0; e < ld; e++)
         for (int i = 0; i < lanes<T>; i++) to[e * lanes<T> + i] = rows[i * ld + e];
 }
+#ifdef __AVX512F__
+// By halving: rows i and i + n exchange the columns whose number has bit n against those that lack it.
+inline void transpose_rows(float* to, const float* rows, int E) {
+    constexpr int L = lanes<float>;
+    typedef int32_t Int __attribute__((vector_size(64)));
+    const int ld = padded<float>(E);
+    for (int e = 0; e < E; e += L) {
+        Vec<float> x[L];
+        unroll<L>([&](auto i) { x[i] = load(rows + i * ld + e); });
+        unroll<4>([&](auto step) {
+            constexpr int n = 8 >> step;
+            Int low, high;
+            for (int j = 0; j < L; j++) {
+                low[j] = j & n ? L + j - n : j;
+                high[j] = j & n ? L + j : j + n;
+            }
+            unroll<L>([&](auto i) {
+                if constexpr (!(i & n)) {
+                    const __m512 a = __m512(x[i]), b = __m512(x[i + n]);
+                    x[i] = Vec<float>(_mm512_permutex2var_ps(a, __m512i(low), b));
+                    x[i + n] = Vec<float>(_mm512_permutex2var_ps(a, __m512i(high), b));
+                }
+            });
+        });
+        unroll<L>([&](auto i) { store(to + (e + i) * L, x[i]); });
+    }
+}
+#endif
 
 // Keys of the tile that starts at `first` and are visible to some query of q_first..q_last, as [begin, end)
 // from the start of the tile, rounded out to granules; empty if begin >= end.
@@ -140,11 +179,24 @@ inline KeyRange visible_keys(const Window& w, int q_first, int q_last, int first
     return {begin / granule * granule, (end + granule - 1) / granule * granule};
 }
 
+// Positions in a vector as long as one of T: first, first + 1, ...
 template <class T>
-inline Vec<T> mask(Vec<T> s, const Window& w, int q, int k) {
-    for (int i = 0; i < lanes<T>; i++)
-        s[i] = visible(w, q + i, k) ? s[i] : -std::numeric_limits<T>::infinity();
-    return s;
+struct PositionsOf {
+    typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> type __attribute__((vector_size(64)));
+};
+template <class T>
+using Positions = typename PositionsOf<T>::type;
+template <class T>
+inline Positions<T> ascending(int first) {
+    Positions<T> lane{};
+    for (int i = 0; i < lanes<T>; i++) lane[i] = i;
+    return lane + first;
+}
+
+// Scores of queries q and keys k, -inf where not visible.
+template <class T>
+inline Vec<T> mask(Vec<T> s, const Window& w, Positions<T> q, Positions<T> k) {
+    return visible(w, q, k) ? s : Vec<T>{} - std::numeric_limits<T>::infinity();
 }
 
 // What the passes share: sizes, and where the rows of a document lie.
@@ -214,9 +266,11 @@ void for_tiles(const Window& w, int first, int last, int begin, int end, F f) {
 // Scores of V vectors of queries (starting at position q[v]) for keys [k.begin, k.end) of a tile.
 template <int V, class T>
 inline void score_tile(T* s, const T* keys, const T* queries, int E, KeyRange k) {
-    int ld = padded<T>(E);
+    constexpr int L = lanes<T>;
+    const int ld = padded<T>(E);
     for (int r = k.begin; r < k.end; r += block_rows)
-        dot_block<block_rows, V>(s + r * V * lanes<T>, keys + r * ld, ld, queries, E);
+        add_block<block_rows, V, Start::zero, T>(
+            s + r * V * L, V * L, {keys + r * ld, size_t(ld), 1, queries, L, size_t(ld) * L, E});
 }
 
 // One step of the online softmax: scores become p = exp(score - new maximum), and the rows of `out` are
@@ -232,7 +286,9 @@ void forward_tile(const Shape& shape, T* out, T* maximum, T* sum, T* s, const T*
         bool all = all_visible(shape.window, q[v], q[v] + L - 1, first + k.begin, first + k.end - 1);
         for (int r = k.begin; r < k.end; r++) {
             Vec<T> x = load(s + (r * V + v) * L);
-            if (!all) store(s + (r * V + v) * L, x = mask<T>(x, shape.window, q[v], first + r));
+            if (!all)
+                store(s + (r * V + v) * L,
+                      x = mask<T>(x, shape.window, ascending<T>(q[v]), Positions<T>{} + (first + r)));
             m = x > m ? x : m;
         }
         Vec<T> part[granule] = {};
@@ -250,9 +306,9 @@ void forward_tile(const Shape& shape, T* out, T* maximum, T* sum, T* s, const T*
         store(sum + v * L, fma(load(sum + v * L), alpha, part[0]));
         store(scale + v * L, alpha);
     }
-    int ld = padded<T>(shape.E);
-    add_rows<true>(out, V * L, s + k.begin * V * L, 1, V * L, values + k.begin * ld, ld, k.end - k.begin,
-                   scale);
+    const int ld = padded<T>(shape.E), n = k.end - k.begin;
+    add_rows<block_rows, T>(out, V * L, ld,
+                            {s + k.begin * V * L, 1, V * L, values + k.begin * ld, size_t(ld), L, n}, scale);
 }
 
 // p and ds of V vectors of queries, then their share of dquery (if not null), dkey and dvalue (if not null).
@@ -269,19 +325,20 @@ void backward_tile(const Shape& shape, T* dquery, T* dkey, T* dvalue, T* p, T* d
         for (int r = k.begin; r < k.end; r++) {
             T *x = p + (r * V + v) * L, *y = ds + (r * V + v) * L;
             Vec<T> score = load(x);
-            if (!all) score = mask<T>(score, shape.window, q[v], first + r);
+            if (!all) score = mask<T>(score, shape.window, ascending<T>(q[v]), Positions<T>{} + (first + r));
             score = exp(score - l);
             store(x, score);
             store(y, score * (load(y) - d));
         }
     }
-    int ld = padded<T>(shape.E), n = k.end - k.begin;
+    const int ld = padded<T>(shape.E), n = k.end - k.begin;
+    const size_t row = ld, at = k.begin * row;
     p += k.begin * V * L;
     ds += k.begin * V * L;
-    if (dquery) add_rows<false>(dquery, V * L, ds, 1, V * L, keys + k.begin * ld, ld, n);
+    if (dquery) add_rows<block_rows, T>(dquery, V * L, ld, {ds, 1, V * L, keys + at, row, L, n});
     if (!dkey) return;
-    add_rows<false>(dvalue + k.begin * ld, n, p, V * L, 1, drows, ld, V * L);
-    add_rows<false>(dkey + k.begin * ld, n, ds, V * L, 1, rows, ld, V * L);
+    add_rows<block_rows, T>(dvalue + at, n, ld, {p, V * L, 1, drows, row, L, V * L});
+    add_rows<block_rows, T>(dkey + at, n, ld, {ds, V * L, 1, rows, row, L, V * L});
 }
 
 // Calls f(V as a type, x, q, range) for pairs (or singles) of the vectors of a block that see a key of the
@@ -326,7 +383,7 @@ struct Pieces {
 template <class T>
 size_t forward_scratch(const Shape& s) {
     size_t ld = padded<T>(s.E), queries = size_t(s.span()) * s.group() * lanes<T>;
-    return lanes<T> * ld + queries * (s.E + ld + 2) + tile * (2 * ld + block_vectors * lanes<T>);
+    return lanes<T> * ld + queries * (2 * ld + 2) + tile * (2 * ld + block_vectors * lanes<T>);
 }
 template <class T>
 void forward_block(const Shape& s, T* out, T* lse, const T* qkv, Document doc, const Task& task,
@@ -335,14 +392,14 @@ void forward_block(const Shape& s, T* out, T* lse, const T* qkv, Document doc, c
     const int E = s.E, ld = padded<T>(E), group = s.group();
     const QueryBlock b = query_block<T>(s, task.q_begin, task.q_end);
     const size_t n = size_t(b.vectors) * L;
-    T *rows = scratch.take(L * ld), *queries = scratch.take(n * E), *o = scratch.take(n * ld);
+    T *rows = scratch.take(L * ld), *queries = scratch.take(n * ld), *o = scratch.take(n * ld);
     T *maximum = scratch.take(n), *sum = scratch.take(n), *scores = scratch.take(tile * block_vectors * L);
     T *keys = scratch.take(tile * ld), *values = scratch.take(tile * ld);
     for (int x = 0; x < b.vectors; x++) {
         int q = b.position(x, group, L), h = task.g * group + x % group;
         copy_rows(rows, qkv + (doc.start + q) * s.row() + size_t(h) * E, s.row(), std::min(L, doc.length - q),
                   L, E, s.scale<T>());
-        transpose_rows(queries + size_t(x) * L * E, rows, E);
+        transpose_rows(queries + size_t(x) * L * ld, rows, E);
     }
     std::fill(o, o + n * ld, T(0));
     std::fill(maximum, maximum + n, T(no_score));
@@ -351,7 +408,7 @@ void forward_block(const Shape& s, T* out, T* lse, const T* qkv, Document doc, c
         copy_tile(keys, values, s, qkv, doc, task.g, t * tile);
         for_vectors<T>(s, b, t * tile, [&](auto V, int x, const int* q, KeyRange k) {
             forward_tile<V>(s, o + size_t(x) * L * ld, maximum + x * L, sum + x * L, scores,
-                            queries + size_t(x) * L * E, keys, values, t * tile, q, k);
+                            queries + size_t(x) * L * ld, keys, values, t * tile, q, k);
         });
     });
     for (int x = 0; x < b.vectors; x++) {
@@ -369,7 +426,7 @@ void forward_block(const Shape& s, T* out, T* lse, const T* qkv, Document doc, c
 template <class T>
 size_t backward_scratch(const Shape& s) {
     size_t ld = padded<T>(s.E), queries = size_t(s.span()) * s.group() * lanes<T>;
-    return queries * (2 * s.E + 3 * ld + 2) + tile * (4 * ld + 2 * block_vectors * lanes<T>);
+    return queries * (5 * ld + 2) + tile * (4 * ld + 2 * block_vectors * lanes<T>);
 }
 // One block of queries against the tiles of the task. Rows of the block that lie past the document's end have
 // lse +inf, which makes their p and ds 0.
@@ -381,10 +438,10 @@ void backward_block(const Shape& s, T* dqkv, const T* dout, const T* out, const 
     const QueryBlock b = query_block<T>(s, first_query, task.q_end);
     const size_t n = size_t(b.vectors) * L, row = s.row();
     T *rows = scratch.take(n * ld), *drows = scratch.take(n * ld), *dquery = scratch.take(n * ld);
-    T *queries = scratch.take(n * E), *douts = scratch.take(n * E), *l = scratch.take(n),
+    T *queries = scratch.take(n * ld), *douts = scratch.take(n * ld), *l = scratch.take(n),
       *delta = scratch.take(n);
     T *keys = scratch.take(tile * ld), *values = scratch.take(tile * ld);
-    T *dkey = scratch.take(tile * ld), *dvalue = scratch.take(tile * ld);
+    T *dkey = scratch.take(2 * tile * ld), *dvalue = dkey + tile * ld;
     T *p = scratch.take(tile * block_vectors * L), *ds = scratch.take(tile * block_vectors * L);
     for (int x = 0; x < b.vectors; x++) {
         int q = b.position(x, group, L), h = task.g * group + x % group, count = std::min(L, doc.length - q);
@@ -392,13 +449,12 @@ void backward_block(const Shape& s, T* dqkv, const T* dout, const T* out, const 
         copy_rows(rows + at * ld, qkv + (doc.start + q) * row + size_t(h) * E, row, count, L, E,
                   s.scale<T>());
         copy_rows(drows + at * ld, dout + from * E, size_t(s.H) * E, count, L, E);
-        transpose_rows(queries + at * E, rows + at * ld, E);
-        transpose_rows(douts + at * E, drows + at * ld, E);
+        transpose_rows(queries + at * ld, rows + at * ld, E);
+        transpose_rows(douts + at * ld, drows + at * ld, E);
         for (int i = 0; i < L; i++) {
             const size_t t = from + size_t(i) * s.H;
             l[at + i] = i < count ? lse[t] : std::numeric_limits<T>::infinity();
-            delta[at + i] = 0;
-            for (int e = 0; i < count && e < E; e++) delta[at + i] += dout[t * E + e] * out[t * E + e];
+            delta[at + i] = i < count ? dot(dout + t * E, out + t * E, E) : 0;
         }
     }
     std::fill(dquery, dquery + n * ld, T(0));
@@ -406,12 +462,14 @@ void backward_block(const Shape& s, T* dqkv, const T* dout, const T* out, const 
         const int first = t * tile, count = std::min(tile, doc.length - first);
         T* to = dqkv + (doc.start + first) * row;
         copy_tile(keys, values, s, qkv, doc, task.g, first);
-        if (task.keys) copy_tile(dkey, dvalue, s, dqkv, doc, task.g, first);
+        // Keys are first seen by the query at their own position: a tile that starts in this block is new.
+        if (task.keys && first < b.first) copy_tile(dkey, dvalue, s, dqkv, doc, task.g, first);
+        if (task.keys && first >= b.first) std::fill_n(dkey, 2 * tile * ld, T(0));
         for_vectors<T>(s, b, first, [&](auto V, int x, const int* q, KeyRange k) {
             size_t at = size_t(x) * L;
             backward_tile<V>(s, task.queries ? dquery + at * ld : nullptr, task.keys ? dkey : nullptr, dvalue,
-                             p, ds, queries + at * E, rows + at * ld, douts + at * E, drows + at * ld, l + at,
-                             delta + at, keys, values, first, q, k);
+                             p, ds, queries + at * ld, rows + at * ld, douts + at * ld, drows + at * ld,
+                             l + at, delta + at, keys, values, first, q, k);
         });
         for (int i = 0; task.keys && i < count; i++) {
             std::copy_n(dkey + i * ld, E, to + i * row + s.key(task.g));
@@ -499,11 +557,6 @@ void attention_backward(CpuDevice<T>& device, T* dqkv, const T* dout, const T* o
     for (int d = 0; d < docs; d++) work += 5 * pairs(window, cu_seqlens[d + 1] - cu_seqlens[d]) * H * E;
     run_tasks(device, tasks, work, backward_scratch<T>(s), [&](const Task& t, T* scratch) {
         Document doc{size_t(cu_seqlens[t.doc]), cu_seqlens[t.doc + 1] - cu_seqlens[t.doc]};
-        for (int k = t.tile_begin * tile; t.keys && k < std::min(t.tile_end * tile, doc.length); k++) {
-            T* to = dqkv + (doc.start + k) * s.row();
-            std::fill_n(to + s.key(t.g), E, T(0));
-            std::fill_n(to + s.value(t.g), E, T(0));
-        }
         for (int q = t.q_begin; q < t.q_end; q += s.span() * lanes<T>)
             backward_block(s, dqkv, dout, out, lse, qkv, doc, t, q, Pieces<T>{scratch});
     });

@@ -10,18 +10,19 @@
 //
 // A file or standard input is one text. Totals go to standard error, results to standard output.
 #include <omp.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <exception>
-#include <iostream>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
 #include "bpe_train.h"
 #include "chat.h"
 #include "cli.h"
+#include "files.h"
 #include "tokenizer.h"
 
 namespace {
@@ -283,12 +284,8 @@ int count(const Options& o) {
 
 int chat(const Options& o) {
     Tokenizer tok = load(o);
-    std::string folder = o.tokenizer;
-    struct stat info;
-    if (stat(folder.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {
-        size_t slash = folder.rfind('/');
-        folder = slash == std::string::npos ? "." : folder.substr(0, slash);
-    }
+    std::string folder =
+        std::filesystem::is_directory(o.tokenizer) ? o.tokenizer : parent_folder(o.tokenizer);
     // Read only where a line names no template of its own.
     std::once_flag once;
     bool own_used = false;
@@ -338,13 +335,6 @@ int chat(const Options& o) {
     return 0;
 }
 
-void write_file(const std::string& path, const std::string& text) {
-    std::ofstream out(path, std::ios::binary);
-    out << text;
-    out.close();
-    if (!out) fail(path + ": cannot write: " + std::strerror(errno), "check the folder and the free space");
-}
-
 int train(const Options& o) {
     Split split = o.split == "qwen"     ? Split::qwen
                   : o.split == "llama3" ? Split::llama3
@@ -353,8 +343,7 @@ int train(const Options& o) {
     if (split == Split::none)
         throw UsageError("--split " + quoted(o.split) + " is unknown", "known are qwen, llama3, gpt2");
     std::string file = o.out + "/tokenizer.json";
-    struct stat info;
-    if (stat(file.c_str(), &info) == 0) fail(file + ": exists already", "choose a new folder with --out");
+    if (std::filesystem::exists(file)) fail(file + ": exists already", "choose a new folder with --out");
     Timer timer;
     BpeTrainer trainer(split, o.special);
     for (const std::string& name : o.files) trainer.add(input(name));
@@ -364,13 +353,13 @@ int train(const Options& o) {
     }
     double read_seconds = timer.seconds();
     trainer.train(o.vocab_size);
-    mkdir(o.out.c_str(), 0777);
-    write_file(file, trainer.tokenizer_json());
+    make_folders(o.out);
+    write_whole(file, trainer.tokenizer_json());
     Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                    {"add_bos_token", false},
                    {"clean_up_tokenization_spaces", false}};
     if (!o.special.empty()) config["eos_token"] = o.special[0];
-    write_file(o.out + "/tokenizer_config.json", config.dump(2) + "\n");
+    write_whole(o.out + "/tokenizer_config.json", config.dump(2) + "\n");
     std::fprintf(stderr, "%s distinct pieces read in %.2f s; %s merges learnt in %.2f s; %zu tokens in %s\n",
                  count_text(int64_t(trainer.distinct_pieces())).c_str(), read_seconds,
                  count_text(int64_t(trainer.merges().size())).c_str(), timer.seconds() - read_seconds,

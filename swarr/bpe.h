@@ -165,6 +165,13 @@ class BpeModel {
         return it == unspelled_.end() ? -1 : it->second;
     }
 
+    // How many of the 256 bytes encode() would lose: those without a token, where there is no unknown_id
+    // either.
+    int missing_bytes() const {
+        return unknown_id >= 0 ? 0
+                               : int(std::count_if(byte_id_, byte_id_ + 256, [](int id) { return id < 0; }));
+    }
+
     size_t merge_count() const { return merged_.size(); }
 
     int unknown_id = -1;  // stands for a byte that is no token; -1: such bytes vanish, as in the reference

@@ -39,7 +39,7 @@ class Canonical {
             case Kind::list: case Kind::set: {
                 Solutions s{budget_, ""};
                 Intervals i;
-                if (p.kind() == Kind::list && s.read(p, i)) return intervals(i);
+                if (p.kind() == Kind::list && Matcher::is_set_expression(p) && s.read(p, i)) return intervals(i);
                 return collection(p);
             }
             case Kind::unite: case Kind::intersect: case Kind::minus_set: case Kind::builder: {

@@ -79,7 +79,7 @@ class Evaluator {
     Evaluator(const Reading& reading, Budget& budget) : r_(reading), t_(*reading.tree), budget_(budget) {}
 
     Value operator()(int n) {
-        if (!budget_.spend(F::numeric ? 20 : 4)) return bad();
+        if (!budget_.spend(F::numeric ? 30 : 8)) return bad();
         const Node& node = t_[n];
         switch (node.kind) {
             case Kind::number: return from(t_.number_of(n).value);

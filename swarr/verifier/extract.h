@@ -19,6 +19,10 @@ namespace verifier {
 
 enum class Mode { rl, lenient };
 
+// Longer outputs are not searched: a million-digit answer fits, and every output is done within milliseconds.
+// Where there is no box, the lenient search looks at the last longest_search bytes.
+constexpr size_t max_text = 1 << 20, longest_search = 1 << 17;
+
 struct Extraction {
     std::vector<std::string> candidates;  // in order of preference; empty: no answer
     bool boxed = false;                   // from a box: an equation chain must hold as a whole
@@ -51,6 +55,7 @@ inline bool answer_part(std::string_view& text) {
     size_t end = text.size();
     for (size_t at = text.find('<'); at < end; at = text.find('<', at + 1)) {
         bool turn_ends = false;
+        if (at + 1 == text.size() || !std::strchr("|/e\xef", text[at + 1])) continue;
         for (std::string_view token : ends) turn_ends |= starts(text.substr(at), token);
         if (turn_ends && !trim(text.substr(0, at)).empty()) end = at;
     }
@@ -174,17 +179,15 @@ inline std::string_view unwrap(std::string_view s) {
 // The last formula $..$, $$..$$, \(..\) or \[..\] of a text as [begin, end) of its content. A dollar sign
 // that is money ("$80,000 and $120") does not open one: blanks must match on both sides, no digit may follow.
 inline bool last_formula(std::string_view text, size_t& begin, size_t& end) {
-    bool found = false;
+    bool found = false, unclosed[2] = {false, false};
     for (size_t at = 0; at < text.size(); at++) {
         if (text[at] == '\\' && at + 1 < text.size()) {
             char c = text[at + 1];
-            if (c == '(' || c == '[') {
-                size_t close = text.find(c == '(' ? "\\)" : "\\]", at + 2);
-                if (close == std::string_view::npos) {
-                    at++;
-                    continue;
-                }
-                begin = at + 2, end = close, found = true, at = close;
+            bool square = c == '[';
+            if ((c == '(' || square) && !unclosed[square]) {
+                size_t close = text.find(square ? "\\]" : "\\)", at + 2);
+                unclosed[square] = close == std::string_view::npos;
+                if (!unclosed[square]) begin = at + 2, end = close, found = true, at = close;
             }
             at++;
         } else if (text[at] == '$') {
@@ -246,7 +249,7 @@ inline std::string_view sentence(std::string_view text) {
         if (c == '.' && at + 1 < text.size() && is_space(text[at + 1]) && !formula) break;
         if (c == '<' && at + 1 < text.size() && (text[at + 1] == '/' || text[at + 1] == '|')) break;
     }
-    return text.substr(0, std::min(at, text.size()));
+    return text.substr(0, std::min({at, text.size(), size_t(20000)}));
 }
 
 // The readings of a sentence that may state the answer, most complete first. `states` says that it does ("the
@@ -285,15 +288,16 @@ inline void offer(std::string_view s, bool states, std::vector<std::string>& out
     if (digits) add(s.substr(number, number_end - number));
 }
 
-// The last sentence of a text that has one.
+// The last sentence of a text, at most its last 4000 bytes.
 inline std::string_view last_sentence(std::string_view text) {
     text = trim(text);
+    if (text.size() > 4000) text.remove_prefix(text.size() - 4000);
     size_t line = text.rfind('\n');
     if (line != std::string_view::npos) text = trim(text.substr(line + 1));
     for (size_t at = text.size() > 2 ? text.size() - 2 : 0; at; at--) {
         if (text[at] != ' ') continue;
         size_t stop = at;  // ". ", ".$$ ", ".\] "
-        while (stop && std::strchr("$])\\", text[stop - 1])) stop--;
+        while (stop && text[stop - 1] && std::strchr("$])\\", text[stop - 1])) stop--;
         if (stop && text[stop - 1] == '.') return text.substr(at + 1);
     }
     return text;
@@ -320,6 +324,7 @@ inline size_t stated(std::string_view text, const std::string& small, size_t at)
 }
 
 inline void extract_lenient(std::string_view text, Extraction& out) {
+    if (text.size() > longest_search) text.remove_prefix(text.size() - longest_search);
     std::string small(text);
     for (char& c : small) c = lower(c);
     size_t best = std::string_view::npos, start = 0;
@@ -348,12 +353,14 @@ inline void extract_lenient(std::string_view text, Extraction& out) {
         if (!out.candidates.empty()) return;
     }
     std::string_view all = trim(text);
-    bool prose = all.find(" is ") != std::string_view::npos || all.find(" are ") != std::string_view::npos;
-    if (all.size() <= 200 && all.find('\n') == std::string_view::npos && !prose) out.candidates.emplace_back(unwrap(all));
+    if (all.size() <= 200 && all.find('\n') == std::string_view::npos) {
+        bool prose = all.find(" is ") != std::string_view::npos || all.find(" are ") != std::string_view::npos;
+        if (!prose) out.candidates.emplace_back(unwrap(all));
+    }
     offer(last_sentence(text), false, out.candidates);
     size_t begin = 0, end = 0, number = 0, number_end = 0;
     bool formula = last_formula(text, begin, end), digits = last_number(text, number, number_end);
-    if (formula && (!digits || number < end)) out.candidates.emplace_back(unwrap(text.substr(begin, end - begin)));
+    if (formula && end - begin < 20000 && (!digits || number < end)) out.candidates.emplace_back(unwrap(text.substr(begin, end - begin)));
     if (digits) out.candidates.emplace_back(text.substr(number, number_end - number));
     out.why = "last formula or number";
 }
@@ -364,6 +371,10 @@ inline void extract_lenient(std::string_view text, Extraction& out) {
 inline Extraction extract(const std::string& completion, Mode mode) {
     Extraction out;
     std::string_view text = completion;
+    if (text.size() > max_text) {
+        out.why = "output too long";
+        return out;
+    }
     if (!detail::answer_part(text)) {
         out.why = "thinking never ended";
         return out;

@@ -18,6 +18,7 @@
 namespace verifier {
 
 constexpr size_t max_tokens = 6000;
+constexpr size_t longest_formula = 1 << 16;  // bytes; only a number may be longer
 
 enum class Tok : uint8_t {
     end, number, scale, symbol, word, constant, function, accent, big, begin_env, end_env,
@@ -173,7 +174,7 @@ struct Unicode {
     const char* latex;
 };
 // Signs outside ASCII, as LaTeX. Commands end in a blank so that a letter may follow.
-inline const char* unicode_latex(std::string_view at, size_t& length) {
+inline const Unicode* unicode_table(size_t& size) {
     static constexpr Unicode table[] = {
         {"\xe2\x88\x92", "-"}, {"\xe2\x80\x93", "-"}, {"\xe2\x80\x94", "-"}, {"\xe2\x80\x90", "-"}, {"\xe2\x80\x91", "-"},
         {"\xc3\x97", "\\times "}, {"\xe2\x8b\x85", "\\cdot "}, {"\xc2\xb7", "\\cdot "}, {"\xe2\x88\x99", "\\cdot "},
@@ -197,10 +198,20 @@ inline const char* unicode_latex(std::string_view at, size_t& length) {
         {"\xe2\x80\x89", " "}, {"\xe2\x80\xaf", " "}, {"\xe2\x80\x8b", ""}, {"\xef\xbc\x8c", ","}, {"\xe3\x80\x81", ","},
         {"\xef\xbc\x9b", ";"}, {"\xef\xbc\x9a", ":"}, {"\xef\xbc\x88", "("}, {"\xef\xbc\x89", ")"}, {"\xef\xbc\x9d", "="},
         {"\xe3\x80\x82", ""}, {"\xe2\x80\x99", "'"}, {"\xe2\x80\x98", "'"}, {"\xe2\x80\x9c", "\""}, {"\xe2\x80\x9d", "\""}};
-    for (const Unicode& u : table) {
-        length = std::strlen(u.bytes);
-        if (at.substr(0, length) == u.bytes) return u.latex;
-    }
+    size = sizeof table / sizeof *table;
+    return table;
+}
+inline const char* unicode_latex(std::string_view at, size_t& length) {
+    static const std::unordered_map<std::string_view, const char*> signs = [] {
+        std::unordered_map<std::string_view, const char*> out;
+        size_t size;
+        const Unicode* table = unicode_table(size);
+        for (size_t i = 0; i < size; i++) out[table[i].bytes] = table[i].latex;
+        return out;
+    }();
+    length = (at[0] & 0xe0) == 0xc0 ? 2 : (at[0] & 0xf0) == 0xe0 ? 3 : 1;
+    auto it = signs.find(at.substr(0, length));
+    if (it != signs.end()) return it->second;
     length = 1;
     return nullptr;
 }
@@ -454,8 +465,8 @@ class Lexer {
     }
     void skip_row_gap() {  // \\[2pt]
         if (peek() != '[') return;
-        size_t close = s_.find(']', at_);
-        if (close != std::string_view::npos && close - at_ < 10 && s_.substr(at_, close - at_).find_first_of(",(") == std::string_view::npos &&
+        size_t close = s_.substr(0, at_ + 10).find(']', at_);
+        if (close != std::string_view::npos && close - at_ > 2 && s_.substr(at_, close - at_).find_first_of(",(") == std::string_view::npos &&
             (starts(s_.substr(close - 2), "pt") || starts(s_.substr(close - 2), "em") || starts(s_.substr(close - 2), "ex")))
             at_ = close + 1;
     }
@@ -513,8 +524,8 @@ class Lexer {
     void operator_name(std::vector<Token>& out) {
         if (peek() == '*') at_++;
         while (is_space(peek())) at_++;
-        size_t close = peek() == '{' ? s_.find('}', at_) : std::string_view::npos;
-        if (close == std::string_view::npos || close - at_ > 24) return;
+        size_t close = peek() == '{' ? s_.substr(0, at_ + 24).find('}', at_) : std::string_view::npos;
+        if (close == std::string_view::npos) return;
         std::string_view name = trim(s_.substr(at_ + 1, close - at_ - 1));
         at_ = close + 1;
         if (auto it = shared_words().find(name); it != shared_words().end()) return push(out, it->second);
@@ -524,16 +535,16 @@ class Lexer {
     void environment(std::vector<Token>& out, bool begin) {
         while (is_space(peek())) at_++;
         if (peek() != '{') return;
-        size_t close = s_.find('}', at_);
-        if (close == std::string_view::npos || close - at_ > 24) return;
+        size_t close = s_.substr(0, at_ + 24).find('}', at_);
+        if (close == std::string_view::npos) return;
         std::string_view name = s_.substr(at_ + 1, close - at_ - 1);
         at_ = close + 1;
         push(out, begin ? Tok::begin_env : Tok::end_env, 0, name);
         if (begin && (name == "array" || name == "tabular")) {  // the column letters
             while (is_space(peek())) at_++;
             if (peek() == '{') {
-                close = s_.find('}', at_);
-                if (close != std::string_view::npos && close - at_ < 64) at_ = close + 1;
+                close = s_.substr(0, at_ + 64).find('}', at_);
+                if (close != std::string_view::npos) at_ = close + 1;
             }
         }
     }
@@ -609,7 +620,8 @@ class Lexer {
 
 // The tokens of an answer. False: too long, or nothing in it. `commas_separate` reads "1,234" as two numbers.
 inline bool lex(std::string_view text, bool commas_separate, std::vector<Token>& out) {
-    if (text.size() > (size_t(1) << 20) * 2) return false;
+    if (text.size() > max_text) return false;
+    if (text.size() > longest_formula && text.find_first_not_of("0123456789.,+- ") != std::string_view::npos) return false;
     std::string repaired = detail::repair(text);
     std::vector<Token> raw;
     raw.reserve(32);

@@ -26,6 +26,24 @@ class Matcher {
         return same;
     }
 
+    // A union, an inequality, a set builder, \mathbb{R}, or a list of such: read as a set of reals.
+    static bool is_set_expression(const Part& p) {
+        switch (p.kind()) {
+            case Kind::unite: case Kind::intersect: case Kind::minus_set: case Kind::builder: return true;
+            case Kind::relation: return is_inequality(p);
+            case Kind::symbol: return p.name() == "mathbb R";
+            case Kind::add: return p.kid(0).kind() == Kind::symbol && p.kid(0).name() == "mathbb R";
+            case Kind::list:
+                for (int k = 0; k < p.count(); k++) {
+                    Kind kind = p.kid(k).kind();
+                    bool interval = (*p).op == uint8_t(Join::conj_or) && (kind == Kind::tuple || kind == Kind::unite);
+                    if (!is_inequality(p.kid(k)) && !interval) return false;
+                }
+                return true;
+            default: return false;
+        }
+    }
+
   private:
     const Options& options_;
     Budget& budget_;
@@ -90,22 +108,6 @@ class Matcher {
             if (r == Rel::lt || r == Rel::le || r == Rel::gt || r == Rel::ge || r == Rel::ne || r == Rel::in) return true;
         }
         return false;
-    }
-    static bool is_set_expression(const Part& p) {
-        switch (p.kind()) {
-            case Kind::unite: case Kind::intersect: case Kind::minus_set: case Kind::builder: return true;
-            case Kind::relation: return is_inequality(p);
-            case Kind::symbol: return p.name() == "mathbb R";
-            case Kind::add: return p.kid(0).kind() == Kind::symbol && p.kid(0).name() == "mathbb R";
-            case Kind::list:
-                for (int k = 0; k < p.count(); k++) {
-                    Kind kind = p.kid(k).kind();
-                    bool interval = (*p).op == uint8_t(Join::conj_or) && (kind == Kind::tuple || kind == Kind::unite);
-                    if (!is_inequality(p.kid(k)) && !interval) return false;
-                }
-                return true;
-            default: return false;
-        }
     }
     bool same_solutions(const Part& gold, const Part& pred) {
         // A union, a builder or an inequality against anything that can be read as a set of reals.

@@ -27,7 +27,7 @@ class Parser {
     }
     void run() {
         int root = list();
-        tree_.read = root >= 0 && is(Tok::end);
+        tree_.read = root >= 0 && is(Tok::end) && !tree_.too_large;
         tree_.root = root;
     }
 
@@ -51,7 +51,7 @@ class Parser {
         explicit Deeper(int& d) : depth(++d) {}
         ~Deeper() { depth--; }
     };
-    bool too_deep() const { return depth_ > max_depth || tree_.nodes.size() > max_nodes; }
+    bool too_deep() const { return depth_ > max_depth || tree_.nodes.size() > max_nodes || tree_.too_large; }
 
     // Words of up to three letters (and "abcd") that are no unit after a number are products of letters.
     void split_words(std::vector<Token>& in) {

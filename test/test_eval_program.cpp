@@ -1,7 +1,6 @@
 // Drives ./eval: a whole evaluation on a tiny model, resumed after a kill, compared, turned into training
 // data; one prompt; logits; the self-test; errors and exit codes; the trained models and problem sets of the
 // reference data where they are there.
-#include <omp.h>
 #include <signal.h>
 
 #include "check.h"
@@ -259,9 +258,7 @@ TEST_CASE("eval: errors, their hints and exit codes", "[program]") {
 }
 
 TEST_CASE("eval: text and logits of the trained models equal their golden values", "[program][shared]") {
-    const int threads = omp_get_max_threads();
-    omp_set_num_threads(
-        1);  // on a busy machine, waiting for a second thread takes longer than such small steps
+    Threads one(1);
     for (std::string name : {"stories260K", "stories260K-qwen-bf16"}) {
         const std::string folder = shared_path("models/" + name);
         if (folder.empty()) continue;
@@ -324,7 +321,6 @@ TEST_CASE("eval: text and logits of the trained models equal their golden values
                               wanted[t].get<double>()) < 2e-4);
         }
     }
-    omp_set_num_threads(threads);
 }
 
 TEST_CASE("eval: real problem sets through the Qwen2.5 template and tokenizer", "[program][shared]") {

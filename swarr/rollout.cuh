@@ -132,7 +132,9 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
                         {"outcome", outcome_name(judgement.outcome)},
                         {"reward", value},
                         {"stop", cut ? "length" : "token"},
-                        {"tokens", r.ids.size()}});
+                        {"tokens", r.ids.size()},
+                        {"prompt_ids", problem.ids},
+                        {"ids", r.ids}});
     }
     stats.prompt_tokens += double(problem.ids.size());
     count_group(stats.groups, rewards);

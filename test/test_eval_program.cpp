@@ -166,6 +166,26 @@ TEST_CASE("eval: Ctrl-C keeps what is done; kill -9 too", "[program]") {
     }
 }
 
+// A file-size limit stands in for a full disk.
+TEST_CASE("eval: a full disk loses nothing", "[program]") {
+    ScratchFolder dir;
+    put_model(dir, "m", 1);
+    put_problems(dir, "set.jsonl", 12);
+    REQUIRE(run_in(dir.path, "eval", usual + "--out whole").code == 0);
+    std::string command = "cd '" + dir.path + "' && trap '' XFSZ && ulimit -f 4 && '" + program_path("eval") +
+                          "' " + usual + "--out full >out.txt 2>err.txt";
+    int status = std::system(("bash -c \"" + command + "\"").c_str());
+    const std::string error = bytes_of_file(dir / "err.txt");
+    INFO(error);
+    REQUIRE(WEXITSTATUS(status) == 1);
+    REQUIRE(
+        error.find(
+            "error: eval: full/set/samples.jsonl: cannot write: File too large\nhint: is the disk full?") !=
+        std::string::npos);
+    REQUIRE(run_in(dir.path, "eval", usual + "--out full").code == 0);
+    REQUIRE(sorted_lines(dir / "full/set/samples.jsonl") == sorted_lines(dir / "whole/set/samples.jsonl"));
+}
+
 TEST_CASE("eval: one text, logits, self-test, dry run", "[program]") {
     ScratchFolder dir;
     put_model(dir, "m", 1);

@@ -447,11 +447,13 @@ inline std::string compare_text(const Json& c) {
     out += "  b - a  " + signed_percent(c.at("difference")) + " points, 95% [" + signed_percent(i[0]) + ", " +
            signed_percent(i[1]) + "]: " + (excludes_zero ? "a difference" : "within noise") +
            format(" (better on %d, worse on %d)\n", c.at("better").get<int>(), c.at("worse").get<int>());
+    auto shown = [](const Json& value) {
+        std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+        return text.size() > 60 ? text.substr(0, 60) + "..." : text;
+    };
     for (auto& [key, pair] : c.at("settings_that_differ").items())
         if (key != "model" && key != "model_hash" && key != "data")
-            out += "  note: " + key +
-                   " differs: " + quoted(pair[0].dump(-1, ' ', false, Json::error_handler_t::replace)) +
-                   " and " + quoted(pair[1].dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
+            out += "  note: " + key + " differs: " + shown(pair[0]) + " | " + shown(pair[1]) + "\n";
     return out;
 }
 

@@ -147,7 +147,8 @@ void choose_miniature(Cli& cli, Options& o) {
     mini.set("--max-new-tokens", o.rollout.max_new_tokens, 80);
     mini.set("--slots", o.rollout.slots, 128);
     mini.set("--minibatch", o.minibatch, int64_t(64));
-    mini.set("--steps", o.train.steps, int64_t(60));
+    mini.set("--steps", o.train.steps, int64_t(100));
+    mini.set("--warmup", o.train.warmup, int64_t(5));
     mini.set("--lr", o.train.lr, 3e-4);
     mini.set("--cispo-weight-max", o.cispo.weight_max, 2.0);
     mini.set("--eval-every", o.run.eval_every, int64_t(20));

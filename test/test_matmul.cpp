@@ -68,12 +68,6 @@ void require_chain(Layer<T>& l) {
     }
 }
 
-struct Threads {  // for one scope
-    int before = omp_get_max_threads();
-    explicit Threads(int n) { omp_set_num_threads(n); }
-    ~Threads() { omp_set_num_threads(before); }
-};
-
 }  // namespace
 
 TEST_CASE("matmul: every output is the one chain, at every edge size", "[matmul]") {

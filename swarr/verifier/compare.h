@@ -64,7 +64,7 @@ struct Answer {
 };
 inline std::string_view without_open_box(std::string_view s) {
     for (std::string_view box : {"\\\\boxed{", "\\boxed{"})
-        if (starts(s, box) && find_boxes(s, false).empty()) s.remove_prefix(box.size());
+        if (starts(s, box) && s.size() > box.size() && find_boxes(s, false).empty()) s.remove_prefix(box.size());
     return s;
 }
 inline void read(std::string_view text, Answer& out) {

@@ -389,7 +389,7 @@ class Matcher {
         }
         if (left != right || left.empty()) return false;
         if (!positive) {
-            uint64_t first[2][2];
+            uint64_t first[2][2] = {};
             for (int point = 0; point < 3; point++) {
                 auto va = scalars_.value<Residues>(a, true, false, point), vb = scalars_.value<Residues>(b, true, false, point);
                 auto vc = scalars_.value<Residues>(c, true, false, point), vd = scalars_.value<Residues>(d, true, false, point);

@@ -329,7 +329,7 @@ int main(int argc, char** argv) {
         run.start();
         make_folders(run.folder() + "/rollouts");
         Order order(problems.size(), o.run.seed);
-        int64_t step = run.step(), cursor = run.resumed() ? run.state().at("cursor").get<int64_t>() : 0;
+        int64_t step = run.step(), cursor = run.resumed() ? run.state_integer("cursor") : 0;
         auto save = [&] {
             run.save(step, [&](const std::string& folder, Json& state) {
                 write_model_folder(model, source.folder, folder);

@@ -83,6 +83,9 @@ TEST_CASE("verifier: numbers") {
 = 12 ~~ twelve
 = 5000000 ~~ 5 million
 = 2.5 million ~~ 2500000
+= 5\!000 ~~ 5000
+= 6.02x10^23 ~~ 6.02 \times 10^{23}
+= approximately 5 ~~ 5
 ! 0.5 ~~ 0.05
 ! 3.14 ~~ 3.15
 ! 18 ~~ 1800
@@ -244,6 +247,16 @@ TEST_CASE("verifier: expressions with symbols") {
 ! \frac{x+1}{x+2} ~~ \frac{1}{2}
 = x^{2/3} ~~ \sqrt[3]{x^2}
 = \overline{CD} ~~ \overline{CD}
+= \cot x ~~ \frac{1}{\tan x}
+= C e^{x} ~~ Ce^x
+= xe^{x} ~~ x \cdot e^x
+= \frac{1}{2}\ln|x|+C ~~ C + \frac{\ln |x|}{2}
+= \log_28 ~~ 3
+= \sin^2x ~~ (\sin x)^2
+= 3\mathbf{i} - \mathbf{j} ~~ -\mathbf{j} + 3\mathbf{i}
+= n \equiv 3 \pmod{7} ~~ 3 \pmod 7
+= np.arcsin(10/13) ~~ \arcsin{\frac{10}{13}}
+= I_{\max} ~~ I_{max}
 )");
 }
 
@@ -281,6 +294,15 @@ TEST_CASE("verifier: lists and sets") {
 ! a=4,b=5 ~~ a=5,b=4
 = a=4,b=5 ~~ 4, 5
 = x_1 = 2 \text{ and } x_2 = 3 ~~ 2, 3
+= x_1 = 2, x_2 = 3 ~~ x = 2 \text{ or } x = 3
+= x = 2, x = 3 ~~ x = 3, 2
+! a_1 = 2, a_2 = 3 ~~ a_1 = 3, a_2 = 2
+! a_1 = 2, a_2 = 3 ~~ b_1 = 2, b_2 = 3
+= (x,y) = (1,2) \text{ or } (x,y) = (3,4) ~~ (1,2), (3,4)
+= x \in \{1, 2\} ~~ 2, 1
+= \{(1,2)\} ~~ (1,2)
+> = \frac{3}{4} ~~ \frac{3}{4} \text{ or } 0.75
+> ! \frac{3}{4} ~~ \frac{3}{4} \text{ or } 0.7
 )");
 }
 
@@ -344,6 +366,10 @@ TEST_CASE("verifier: intervals and inequalities") {
 = [0,1)\cup[1,2] ~~ [0,2]
 = \emptyset ~~ \{\}
 = [x, 1+x] ~~ [x, x+1]
+= -\infty < x < 3 ~~ (-\infty, 3)
+= x > 2, x \in \mathbb{R} ~~ (2, \infty)
+= \{0\} \cup [1,2] ~~ x = 0 \text{ or } 1 \le x \le 2
+= \{1\} \cup \{2,3\} ~~ \{1,2,3\}
 )");
 }
 

@@ -306,7 +306,7 @@ class Lexer {
             return q + 3 >= s_.size() || !is_digit(s_[q + 3]);
         };
         if (first ? digits_so_far > 3 || !digits_so_far : digits_so_far != 3) return 0;
-        static constexpr std::string_view forms[] = {"{,}", "\\!,\\!", ",\\!", "\\,", "{,}\\!", ", \\!", "{ ,}", "{, }", "\\ ", "{,}\\,", " {, }"};
+        static constexpr std::string_view forms[] = {"{,}", "\\!,\\!", ",\\!", "\\,", "{,}\\!", ", \\!", "{ ,}", "{, }", "\\ ", "{,}\\,", " {, }", "\\!", "\\;", "\\:", "~"};
         for (std::string_view f : forms) {
             if (!starts(s_.substr(p), f)) continue;
             size_t q = p + f.size();
@@ -371,6 +371,10 @@ class Lexer {
         }
         if (digits[0] == '.') digits = "0" + digits;
         push(out, Tok::number, 0, digits).separators = separated;
+        if (starts(rest(), "x10^") || starts(rest(), " x 10^")) {  // 6.02x10^23
+            at_ += peek() == ' ' ? 3 : 1;
+            push(out, Tok::times);
+        }
     }
 
     void letters(std::vector<Token>& out) {

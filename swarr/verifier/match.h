@@ -140,10 +140,11 @@ class Matcher {
         if (g.size() > 400 || p.size() > 400) return false;
         // A signed tuple stays one element per sign: mark the plus ones so that they are not expanded again.
         bool ordered = contains_ellipsis(g) || contains_ellipsis(p);
-        size_t named_g = count_named(g), named_p = count_named(p);
-        if (named_g && !named_p) strip_names(g);
-        if (named_p && !named_g) strip_names(p);
-        bool keyed = (named_g && !named_p) || (named_p && !named_g);
+        std::vector<std::string> names_g = names(g), names_p = names(p);
+        bool keyed = names_g.empty() != names_p.empty();  // one side has names, the other none
+        // x_1 = 2, x_2 = 3 against x = 2 or x = 3; but a_1 = 2, a_2 = 3 against a_1 = 3, a_2 = 2 keeps its names
+        bool one_unknown = !names_g.empty() && names_g != names_p && same_stem(names_g, names_p);
+        if (keyed || one_unknown) strip_names(g), strip_names(p);
         // x = 1, y = 2 against the tuple (1, 2)
         if (keyed && (gold.kind() == Kind::tuple || pred.kind() == Kind::tuple)) {
             const Part& tuple = gold.kind() == Kind::tuple ? gold : pred;
@@ -156,6 +157,9 @@ class Matcher {
             return true;
         }
         if (gold.kind() == Kind::set || pred.kind() == Kind::set) remove_repeats(g), remove_repeats(p);
+        auto either = [](const Part& list) { return list.kind() == Kind::list && (*list).op == uint8_t(Join::conj_or); };
+        if (either(pred)) remove_repeats(p);  // "3/4 or 0.75" is one value
+        if (either(gold)) remove_repeats(g);
         if (g.size() != p.size() || (g.size() == 1 && !has_plus_minus(g[0]) && !has_plus_minus(p[0]) && !is_collection(gold) && !is_collection(pred))) return false;
         std::vector<bool> used(p.size(), false);
         for (size_t i = 0; i < g.size(); i++) {
@@ -262,11 +266,21 @@ class Matcher {
         }
         return !out.name.empty() && out.name != "||";
     }
-    static size_t count_named(const Parts& parts) {
-        size_t count = 0;
+    static std::vector<std::string> names(const Parts& parts) {
+        std::vector<std::string> out;
         Assignment a;
-        for (const Part& p : parts) count += assignment(p, a);
-        return count;
+        for (const Part& p : parts)
+            if (assignment(p, a)) out.push_back(a.name);
+        std::sort(out.begin(), out.end());
+        return out;
+    }
+    // Whether all are one name, but for an index.
+    static bool same_stem(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+        auto stem = [](const std::string& name) { return name.substr(0, name.find('_')); };
+        for (const auto* all : {&a, &b})
+            for (const std::string& name : *all)
+                if (stem(name) != stem(a[0])) return false;
+        return !b.empty();
     }
     void strip_names(Parts& parts) {
         Assignment a;

@@ -122,7 +122,13 @@ class Parser {
         if (!items(out, join)) return -1;
         return out.size() == 1 ? out[0] : tree_.make(Kind::list, out, uint8_t(join));
     }
+    static bool hedge(const std::string& word) {
+        for (const char* w : {"approximately", "Approximately", "about", "About", "approx", "roughly", "exactly", "only"})
+            if (word == w) return true;
+        return false;
+    }
     int element() {
+        while (is(Tok::word) && hedge(look().s) && !is(Tok::end, 1)) at_++;
         while (is(Tok::relation) && (look().id == uint8_t(Rel::eq) || look().id == uint8_t(Rel::approx))) at_++;
         std::vector<int> sides{set()};
         std::vector<Rel> signs;

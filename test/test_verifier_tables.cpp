@@ -1,5 +1,6 @@
-// Pairs of answers and what they are worth, by kind. "= gold ~~ pred" must be equal, "! gold ~~ pred" must not.
-// Every pair is tried both ways round unless its line starts with ">" (a rule that looks at the gold's form).
+// Pairs of answers and what they are worth, by kind. "= gold ~~ pred" must be equal, "! gold ~~ pred" must
+// not. Every pair is tried both ways round unless its line starts with ">" (a rule that looks at the gold's
+// form).
 #include <sstream>
 #include <string>
 
@@ -23,7 +24,8 @@ std::vector<Pair> pairs(const char* table) {
         REQUIRE(cut != std::string::npos);
         bool one_way = line[mark] == '>';
         if (one_way) mark += 2;
-        out.push_back({line[mark] == '=', !one_way, line.substr(mark + 2, cut - mark - 2), line.substr(cut + 4)});
+        out.push_back(
+            {line[mark] == '=', !one_way, line.substr(mark + 2, cut - mark - 2), line.substr(cut + 4)});
     }
     return out;
 }
@@ -33,7 +35,8 @@ void check(const char* table) {
     for (const Pair& p : pairs(table)) {
         INFO(p.gold << "  ~~  " << p.pred);
         CHECK((verifier::compare(p.gold, p.pred, options) == verifier::Verdict::equal) == p.equal);
-        if (p.both_ways) CHECK((verifier::compare(p.pred, p.gold, options) == verifier::Verdict::equal) == p.equal);
+        if (p.both_ways)
+            CHECK((verifier::compare(p.pred, p.gold, options) == verifier::Verdict::equal) == p.equal);
     }
 }
 
@@ -484,7 +487,8 @@ TEST_CASE("verifier: decimals meet exact forms by rounding, never each other") {
 }
 
 TEST_CASE("verifier: what cannot be read is never equal to anything but itself") {
-    for (const char* text : {"\\frac{1}{", "(1,2", "x +", "5 )", "1 2 3/", "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "12 34", "\\sqrt", "=", "^"}) {
+    for (const char* text : {"\\frac{1}{", "(1,2", "x +", "5 )", "1 2 3/",
+                             "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "12 34", "\\sqrt", "=", "^"}) {
         INFO(text);
         CHECK(verifier::compare(text, text) == verifier::Verdict::equal);
         CHECK(verifier::compare(text, "5") == verifier::Verdict::unparsed);

@@ -307,10 +307,11 @@ class Experiment {
                 if (a["curve"]["flops"][i].get<double>() <= budget && s % scale_.every == 0) step = s;
             }
             a["equal_step"] = step;
-            a["equal"] = step == scale_.rl_steps
+            const std::string checkpoint = root_ + "/rl-" + name + "/ckpt/" + step_name(step);
+            a["equal"] = step == 0 ? a["sft"]
+                         : step == scale_.rl_steps
                              ? a["rl"]
-                             : evaluate("equal-" + name, root_ + "/rl-" + name + "/ckpt/" + step_name(step),
-                                        "data/ledger/val.jsonl", 1);
+                             : evaluate("equal-" + name, checkpoint, "data/ledger/val.jsonl", 1);
         }
         result_["budget_flops"] = budget;
     }
@@ -384,7 +385,8 @@ class Experiment {
         arguments.insert(arguments.end(), {"--examples", "2", "--out", root_ + "/locality"});
         stages_.run("locality", "locality", arguments, inputs, root_ + "/locality");
         result_["locality"] = Json::array();
-        for (const Json& set : read_json(root_ + "/locality/locality.json")["sets"]) {
+        const Json pooled = read_json(root_ + "/locality/locality.json");
+        for (const Json& set : pooled["sets"]) {
             Json row = {{"name", set["name"]}, {"L", Json::array()}};
             for (const Json& w : set["windows"])
                 row["L"].push_back(
@@ -397,8 +399,9 @@ class Experiment {
         arguments.insert(arguments.end(), steps.begin(), steps.end());
         arguments.insert(arguments.end(), {"--examples", "0", "--out", root_ + "/locality-steps"});
         stages_.run("locality-steps", "locality", arguments, step_inputs, root_ + "/locality-steps");
-        for (Json& a : result_["arms"]) a["curve"]["L_step"] = a["curve"]["L"] = Json::array();
-        for (const Json& set : read_json(root_ + "/locality-steps/locality.json")["sets"]) {
+        for (Json& a : result_["arms"]) a["curve"].update({{"L_step", Json::array()}, {"L", Json::array()}});
+        const Json by_step = read_json(root_ + "/locality-steps/locality.json");
+        for (const Json& set : by_step["sets"]) {
             const std::string name = set["name"];
             const size_t blank = name.find(' ');
             for (Json& a : result_["arms"])

@@ -249,7 +249,10 @@ TEST_CASE("verifier: expressions with symbols") {
 ! x^{1000} ~~ x^{1001}
 ! \frac{x+1}{x+2} ~~ \frac{1}{2}
 = x^{2/3} ~~ \sqrt[3]{x^2}
-= \overline{CD} ~~ \overline{CD}
+= \overline{CD} + \bar{x} ~~ \bar x + \overline{CD}
+= 3 \sec \frac{1}{2} \theta ~~ \frac{3}{\cos(\theta/2)}
+= 5 sec ~~ 5 seconds
+! 5 ~~ 5 is wrong
 = \cot x ~~ \frac{1}{\tan x}
 = C e^{x} ~~ Ce^x
 = xe^{x} ~~ x \cdot e^x
@@ -427,6 +430,7 @@ TEST_CASE("verifier: words, bases, ratios, times") {
 ! 52_8 ~~ 42
 ! 52_8 ~~ 52_9
 = 1101_2 ~~ 1101_{\text{two}}
+= 0.0011_2 ~~ 0.0011_{2}
 = 152A_{11} ~~ 152A_{11}
 = 3:5 ~~ 6:10
 = 3:5 ~~ \frac{3}{5}

@@ -274,9 +274,12 @@ class Factors {
                 return function(Fn(t.id));
             case Tok::accent: {
                 at_++;
-                std::string name = is(Tok::brace) ? group_text() : spelled(look());
-                if (name.empty() || is(Tok::end)) return -1;
-                if (tokens_[at_ - 1].kind == Tok::accent) at_++;
+                std::string name;
+                if (is(Tok::brace))
+                    name = group_text();
+                else
+                    name = spelled(look()), at_++;
+                if (name.empty() || at_ >= tokens_.size()) return -1;
                 return name_after(t.s + " " + name);
             }
             case Tok::big:
@@ -375,7 +378,9 @@ class Factors {
                 it != plain_words().end() && it->second.kind == Tok::number)
                 base = it->second.name;
             int b = base.size() <= 2 ? std::atoi(base.c_str()) : 0;
-            if (!plain || b < 2 || b > 36) return -1;
+            bool digits_only =
+                digits.find_first_of("er") == std::string::npos;  // as the lexer writes 1e5 and 0.1r6
+            if (!digits_only || b < 2 || b > 36) return -1;
             return tree_.named(Kind::based, digits, uint8_t(b));
         }
         if (letters) return -1;

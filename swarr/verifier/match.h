@@ -292,7 +292,7 @@ class Matcher {
         if (out.name.empty() && p.count() == 2 && r == Rel::eq) {  // 5 = x
             out.name = name_of(p.kid(1), out.variable);
             out.first = 0;
-            if (!symbols(p.kid(0)).empty()) return false;
+            if (!symbols(p.kid(0)).empty() || p.kid(1).kind() == Kind::text) return false;
         }
         return !out.name.empty() && out.name != "||";
     }

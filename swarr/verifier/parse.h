@@ -187,8 +187,8 @@ class Parser final : Factors {
         bool min_or_sec =
             is(Tok::function) && (look().id == uint8_t(Fn::min) || look().id == uint8_t(Fn::sec));
         if (min_or_sec && numeric)
-            return !is(Tok::open, 1) && !is(Tok::brace, 1) && !is(Tok::set_open, 1) && !is(Tok::symbol, 1) &&
-                   !is(Tok::power, 1);
+            return is(Tok::end, 1) || is(Tok::comma, 1) || is(Tok::conj_and, 1) || is(Tok::conj_or, 1) ||
+                   is(Tok::close, 1) || is(Tok::brace_close, 1) || is(Tok::relation, 1);
         if (!numeric || !is(Tok::symbol)) return false;
         return look().text || (is(Tok::slash, 1) && unit_letter(look().s) && is(Tok::symbol, 2) &&
                                (look(2).s == "s" || look(2).s == "h"));  // m/s

@@ -1,12 +1,11 @@
 // eval.cu: samples k answers to each problem, judges them, and says how good the model is, with intervals.
 //
-//   ./eval                                                             the newest run on the built-in
-//   miniature
-//   ./eval --model runs/sft --data math500.jsonl --samples 4           avg@4, pass@1..4, maj@4
-//   ./eval --model runs/sft --prompt "What is 2+2?"                    one answer, streamed
-//   ./eval --compare runs/a/eval/step_000400 runs/b/eval/step_000400   paired difference with its interval
-//   ./eval ... --write-sft correct.jsonl                               the correct samples as training data
-//   ./eval --model DIR --self-test                                     does it see exactly its window?
+//   ./eval                                                     the newest run on the built-in miniature
+//   ./eval --model runs/sft --data math500.jsonl --samples 4   avg@4, pass@1..4, maj@4
+//   ./eval --model runs/sft --prompt "What is 2+2?"            one answer, streamed
+//   ./eval --compare runs/a/eval/step_400 runs/b/eval/step_400 paired difference with its interval
+//   ./eval ... --write-sft correct.jsonl                       the correct samples as training data
+//   ./eval --model DIR --self-test                             does it see exactly its window?
 //
 // Samples are appended to OUT/SET/samples.jsonl as they finish; the same command goes on after a kill. A
 // sample depends on the model, the prompt, the seed and the sampling options alone.
@@ -19,8 +18,8 @@
 struct Options {
     ModelOptions model;
     std::vector<std::string> data, compare, contamination;
-    std::string out, template_name, system, answer_format = "boxed", input_key, label_key, write_sft, prompt,
-                                            verify_only, mode = "rl", device = "auto";
+    std::string out, template_name, system, input_key, label_key, write_sft, prompt, verify_only;
+    std::string answer_format = "boxed", mode = "rl", device = "auto";
     std::vector<int> ids;
     int samples = 4, max_new_tokens = 2048, slots = 32, max_tokens = 4096, threads = 0, sft_per_problem = 4;
     Sampling sampling;

@@ -135,7 +135,8 @@ class EvaluationFolder {
         fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (fd_ < 0)
             fail(path + ": cannot open: " + std::strerror(errno), "choose a folder you may write to: --out");
-        if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+        // File systems without locks are taken as they are.
+        if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
             ::close(fd_);
             fail(folder + ": another evaluation is writing here", "wait for it, or choose another --out");
         }

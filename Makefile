@@ -16,7 +16,7 @@ FLAGS := $(OPT) -ffp-contract=off -fno-math-errno -fopenmp -Wall -Wextra -Wno-ps
 ifeq ($(SANITIZE),1)
 FLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 endif
-CXXFLAGS := -std=c++17 -Iswarr $(FLAGS)
+CXXFLAGS := -std=c++17 -I. -Iswarr $(FLAGS)
 
 PROGRAMS := train_gpt_swa sft rl_cispo eval locality tokenizer
 TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
@@ -93,7 +93,7 @@ bench: check-deps $(BENCHES)
 
 $(BUILD)/bench/%: dev/bench/%.cpp Makefile
 	@mkdir -p $(@D)
-	$(CXX) $(CXXFLAGS) -I. -Idev/bench -MMD -MP $< -o $@
+	$(CXX) $(CXXFLAGS) -Idev/bench -MMD -MP $< -o $@
 
 # Fuzz targets need clang's libFuzzer (Debian: clang, libclang-rt-14-dev).
 $(BUILD)/fuzz/%: dev/fuzz/%.cpp Makefile

@@ -33,7 +33,7 @@ struct Options {
     std::string tokenizer, jsonl, field, out, chat_template, split = "qwen", eos;
     std::vector<std::string> files, special = {"<|endoftext|>"};
     bool lines = false, literal = false, show = false, skip_special = false, mask = false, quiet = false;
-    int threads = int(std::thread::hardware_concurrency()), vocab_size = 0;
+    int threads = std::max(1, int(std::thread::hardware_concurrency())), vocab_size = 0;
 
     Specials specials() const { return literal ? Specials::literal : Specials::recognise; }
 };

@@ -156,8 +156,8 @@ inline void add_document(Dataset& data, const std::vector<int>& ids, size_t max_
     for (size_t from = 0; from + 1 < ids.size(); from += max_length) {
         size_t n = std::min(max_length, ids.size() - 1 - from);
         Sequence s;
-        s.token.assign(ids.begin() + int64_t(from), ids.begin() + int64_t(from + n));
-        s.target.assign(ids.begin() + int64_t(from + 1), ids.begin() + int64_t(from + n + 1));
+        s.token = std::vector<int>(ids.begin() + int64_t(from), ids.begin() + int64_t(from + n));
+        s.target = std::vector<int>(ids.begin() + int64_t(from + 1), ids.begin() + int64_t(from + n + 1));
         for (size_t i = 0; i < n && !learn.empty(); i++)
             if (!learn[from + i + 1]) s.target[i] = -1;
         if (s.targets() > 0)

@@ -147,15 +147,18 @@ inline Reg<float> exp(Reg<float> x) {
     scaled = x > 88.3762589f ? splat_register(INFINITY) : scaled;
     return x == x ? scaled : x;
 }
+inline Reg<double> exp(Reg<double> x) {
+    for (int i = 0; i < register_lanes<double>; i++) x[i] = std::exp(x[i]);
+    return x;
+}
 #ifndef __AVX512F__
 inline Vec<float> exp(Vec<float> x) {
     return by_registers<float>([](auto v) { return exp(v); }, x);
 }
-#endif
 inline Vec<double> exp(Vec<double> x) {
-    for (int i = 0; i < lanes<double>; i++) x[i] = std::exp(x[i]);
-    return x;
+    return by_registers<double>([](auto v) { return exp(v); }, x);
 }
+#endif
 
 // The first n <= lanes<T> elements; the rest of the vector is 0.
 template <class T>

@@ -92,6 +92,12 @@ TEST_CASE("a folder's template is recognised, an unknown one refused") {
     CHECK(hint_of(load).find("--template qwen2.5") != std::string::npos);
     CHECK(ChatTemplate::from_folder(folder.path, "qwen2.5-math").name() == "qwen2.5-math");
     CHECK_THROWS_AS(ChatTemplate::from_folder(folder.path, "gemma"), UsageError);
+    for (const char* odd : {"[]", "5", "{\"eos_token\": {\"content\": 5}}"}) {
+        folder.put("tokenizer_config.json", odd);
+        CHECK(ChatTemplate::from_folder(folder.path).is_plain());
+    }
+    folder.put("tokenizer_config.json", "{\"chat_template\": [1, {\"name\": \"rag\"}]}");
+    CHECK(error_of(load).find("an unknown chat template") != std::string::npos);
     folder.write("tokenizer_config.json", {{"chat_template", nullptr}});
     CHECK(ChatTemplate::from_folder(folder.path).is_plain());
     if (templates.empty()) return;
@@ -206,6 +212,8 @@ TEST_CASE("stop ids: the union of the files and the template, with a warning whe
                              "tokenizer_config.json: 481", "template: 482"})
         CHECK(stop.warning.find(part) != std::string::npos);
     folder.write("generation_config.json", {{"eos_token_id", "x"}});
+    CHECK_THROWS_AS(stop_ids(folder.path, tok, ChatTemplate::named("plain")), Error);
+    folder.write("generation_config.json", Json::array());
     CHECK_THROWS_AS(stop_ids(folder.path, tok, ChatTemplate::named("plain")), Error);
     folder.write("generation_config.json", Json::object());
     folder.write("tokenizer_config.json", {{"eos_token", "<nope>"}});

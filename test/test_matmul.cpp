@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "catch.h"
+#include "check.h"
 #include "swarr/layers/matmul.cuh"
 
 namespace {

@@ -17,14 +17,17 @@ struct Pair {
     bool extract;
 };
 
-double cpu_seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
+double cpu_seconds() {
+    return double(std::clock()) / CLOCKS_PER_SEC;
+}
 
 std::vector<Pair> load(const std::string& path) {
     std::vector<Pair> out;
     Json row;
     for (JsonLines in(path); in.next(row);) {
         bool completion = row.contains("completion");
-        out.push_back({row["gold"], completion ? row["completion"] : row["pred"], completion || row.value("form", "") == "text"});
+        out.push_back({row["gold"], completion ? row["completion"] : row["pred"],
+                       completion || row.value("form", "") == "text"});
     }
     return out;
 }
@@ -38,7 +41,8 @@ void time_pairs(const std::string& path) {
         double start = cpu_seconds();
         for (const Pair& p : pairs) {
             double one = round ? 0 : cpu_seconds();
-            verifier::Grade g = p.extract ? verifier::grade(p.text, {p.gold}, verifier::Mode::lenient) : verifier::grade_answer(p.text, {p.gold}, verifier::Mode::lenient);
+            verifier::Grade g = p.extract ? verifier::grade(p.text, {p.gold}, verifier::Mode::lenient)
+                                          : verifier::grade_answer(p.text, {p.gold}, verifier::Mode::lenient);
             verdicts += g.verdict == verifier::Verdict::equal;
             if (round) continue;
             bytes += p.gold.size() + p.text.size();
@@ -47,8 +51,9 @@ void time_pairs(const std::string& path) {
         }
         best = std::min(best, cpu_seconds() - start);
     }
-    std::printf("%-14s %5zu pairs, %5zu bytes each: %6.2f us per pair (best of 10); slowest %.2f ms: %s\n", path.substr(path.rfind('/') + 1).c_str(),
-                pairs.size(), bytes / pairs.size(), best / double(pairs.size()) * 1e6, worst * 1e3, quoted(slowest, 40).c_str());
+    std::printf("%-14s %5zu pairs, %5zu bytes each: %6.2f us per pair (best of 10); slowest %.2f ms: %s\n",
+                path.substr(path.rfind('/') + 1).c_str(), pairs.size(), bytes / pairs.size(),
+                best / double(pairs.size()) * 1e6, worst * 1e3, quoted(slowest, 40).c_str());
 }
 
 void time_length(const char* name, const char* before, const char* unit, const char* after) {

@@ -1,8 +1,8 @@
 // expr.h: the expression tree of an answer, in one arena; no node owns memory.
 //
-// A node may have several parents (the entries of a matrix product do), so every node knows how large and how deep
-// the tree below it is when written out; a tree beyond max_nodes or max_levels is not read. Hence every walk may
-// recurse and visits at most max_nodes nodes.
+// A node may have several parents (the entries of a matrix product do), so every node knows how large and how
+// deep the tree below it is when written out; a tree beyond max_nodes or max_levels is not read. Hence every
+// walk may recurse and visits at most max_nodes nodes.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,40 +15,64 @@
 namespace verifier {
 
 constexpr size_t max_nodes = 20000;
-constexpr int max_depth = 120;    // of the parser's recursion
-constexpr int max_levels = 400;   // of the tree
+constexpr int max_depth = 120;   // of the parser's recursion
+constexpr int max_levels = 400;  // of the tree
 
 enum class Kind : uint8_t {
     // scalars
-    number,      // value: index into numbers
-    long_number, // an integer or decimal beyond max_bits; value: index into names (digits as written)
-    symbol,      // value: name
-    constant,    // op: Const
-    add, mul,    // n children
-    divide,      // 2
-    negate,      // 1
-    power,       // base, exponent
-    root,        // radicand, degree
-    function,    // op: Fn; arguments (log: argument, base)
-    factorial, binomial, modulo,
+    number,       // value: index into numbers
+    long_number,  // an integer or decimal beyond max_bits; value: index into names (digits as written)
+    symbol,       // value: name
+    constant,     // op: Const
+    add,
+    mul,       // n children
+    divide,    // 2
+    negate,    // 1
+    power,     // base, exponent
+    root,      // radicand, degree
+    function,  // op: Fn; arguments (log: argument, base)
+    factorial,
+    binomial,
+    modulo,
     plus_minus,  // 1; op: 1 for the opposite sign of the others
-    percent, degree,
-    unit,        // 1; value: name of the unit
-    opaque,      // value: name; a function nothing is known about, of its children
-    big_sum,     // op: 0 sum, 1 product; lower, upper, body; value: name of the bound symbol
+    percent,
+    degree,
+    unit,     // 1; value: name of the unit
+    opaque,   // value: name; a function nothing is known about, of its children
+    big_sum,  // op: 0 sum, 1 product; lower, upper, body; value: name of the bound symbol
     // structures
-    tuple,       // op: brackets; children in order
-    set,         // \{ \}; children in any order
-    list,        // a, b and c; op: the word between them (see Join)
-    matrix,      // children row by row; op: columns
-    relation,    // children e0 r1 e1 r2 e2; value: index into relations, one fewer than children
-    unite, intersect, minus_set,
-    based,       // value: name (digits); op: base
-    ratio,       // children
-    time,        // value: name
-    text,        // words; value: name
-    ellipsis, empty_set, builder  // builder: variable or expression, condition...
+    tuple,     // op: brackets; children in order
+    set,       // \{ \}; children in any order
+    list,      // a, b and c; op: the word between them (see Join)
+    matrix,    // children row by row; op: columns
+    relation,  // children e0 r1 e1 r2 e2; value: index into relations, one fewer than children
+    unite,
+    intersect,
+    minus_set,
+    based,  // value: name (digits); op: base
+    ratio,  // children
+    time,   // value: name
+    text,   // words; value: name
+    ellipsis,
+    empty_set,
+    builder  // builder: variable or expression, condition...
 };
+
+// a < b is b > a.
+inline Rel mirrored(Rel r) {
+    switch (r) {
+        case Rel::lt:
+            return Rel::gt;
+        case Rel::gt:
+            return Rel::lt;
+        case Rel::le:
+            return Rel::ge;
+        case Rel::ge:
+            return Rel::le;
+        default:
+            return r;
+    }
+}
 
 enum class Join : uint8_t { comma, conj_and, conj_or };
 
@@ -68,8 +92,8 @@ struct Node {
 
 struct Number {
     Rational value;
-    int digits = 0;        // significant digits of a decimal as written; 0 for an integer
-    int after_point = 0;   // digits after the point
+    int digits = 0;       // significant digits of a decimal as written; 0 for an integer
+    int after_point = 0;  // digits after the point
 };
 
 struct Tree {
@@ -79,8 +103,8 @@ struct Tree {
     std::vector<std::string> names;
     std::vector<Rel> relations;
     int root = -1;
-    bool read = false;             // false: not readable; only its text can be compared
-    bool ambiguous_commas = false; // a comma was read as a thousands separator
+    bool read = false;              // false: not readable; only its text can be compared
+    bool ambiguous_commas = false;  // a comma was read as a thousands separator
     bool too_large = false;
 
     const Node& operator[](int n) const { return nodes[size_t(n)]; }
@@ -124,7 +148,9 @@ struct Tree {
         return leaf(Kind::number, 0, int(numbers.size()) - 1);
     }
     int integer(int64_t value) { return number(Number{Rational{value, 1}, 0, 0}); }
-    bool is_integer(int n) const { return (*this)[n].kind == Kind::number && numbers[size_t((*this)[n].value)].value.integer(); }
+    bool is_integer(int n) const {
+        return (*this)[n].kind == Kind::number && numbers[size_t((*this)[n].value)].value.integer();
+    }
     const Number& number_of(int n) const { return numbers[size_t((*this)[n].value)]; }
 };
 

@@ -166,6 +166,19 @@ TEST_CASE("eval: Ctrl-C keeps what is done; kill -9 too", "[program]") {
     }
 }
 
+TEST_CASE("eval: the miniature's base model knows its task", "[program]") {
+    ScratchFolder dir;
+    ProgramResult r = run_in(".", "eval",
+                             "--model data/ledger/base --data data/ledger/val.jsonl --temperature 0 "
+                             "--max-new-tokens 80 --threads 1 --out '" +
+                                 dir.path + "'");
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 0);
+    Json summary = read_json(dir / "val/summary.json");
+    REQUIRE(summary["problems"] == 300);
+    REQUIRE(summary["avg@1"].get<double>() >= 0.95);
+}
+
 // A file-size limit stands in for a full disk.
 TEST_CASE("eval: a full disk loses nothing", "[program]") {
     ScratchFolder dir;

@@ -42,11 +42,12 @@ ifeq ($(filter -j%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
-.PHONY: all help test programs bench clean format mutations
+.PHONY: all help test demo demo-smoke programs bench clean format mutations
 all: check-deps programs
 
 help:
 	@echo "make            build all programs: $(PROGRAMS)"
+	@echo "make demo       the paper in miniature, a few minutes; SEED=n for another seed; writes report.html"
 	@echo "make test       install what is missing (apt), build, run every test"
 	@echo "make bench      measure speed against this machine's own ceilings"
 	@echo "make mutations  break the code on purpose, one fault at a time, and expect the tests to notice"
@@ -89,6 +90,19 @@ $(BUILD)/test/all: $(TESTS)
 $(BUILD)/test/%.o: test/%.cpp Makefile | check-deps
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) -Itest -MMD -MP -c $< -o $@
+
+# The paper in miniature: dev/demo.cpp drives the programs above.
+SEED ?= 1
+demo: install-deps
+	@$(MAKE) --no-print-directory programs $(BUILD)/demo/demo
+	$(BUILD)/demo/demo --bin $(BIN) --seed $(SEED)
+
+demo-smoke: programs $(BUILD)/demo/demo
+	$(BUILD)/demo/demo --bin $(BIN) --smoke
+
+$(BUILD)/demo/demo: dev/demo.cpp Makefile | check-deps
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -MMD -MP $< -o $@
 
 bench: check-deps $(BENCHES)
 	@for b in $(BENCHES); do echo "== $$b"; $$b || exit 1; done

@@ -164,9 +164,13 @@ class WarpRun {
                 fault(w_, *c.inst, __builtin_ctz(c.mask & lanes), kLaunchFailure,
                       "thread exited with a cp.async that was never waited for, issued");
         w_.alive &= ~lanes;
-        // A collective no longer waits for them.
-        for (Group& g : w_.groups)
-            if (g.state == Group::Collecting) g.state = Group::Ready;
+        // CUDA lets a collective ignore lanes that have exited, but lanes it names must not leave by another path.
+        for (const Group& g : w_.groups) {
+            if (g.state != Group::Collecting) continue;
+            w_.mask = g.mask;
+            fault(w_, code_[g.pc], __builtin_ctz(g.mask), kLaunchFailure,
+                  text("lanes 0x%08x exited while lanes 0x%08x wait for them", lanes, g.mask));
+        }
     }
 
     // The lanes a collective needs: its member mask (a column, may differ by lane) or the whole warp.

@@ -28,7 +28,7 @@ struct Allocation {
 
 class Memory {
   public:
-    static constexpr u64 kBase = u64(0x7e) << 40;         // of the reserved range
+    static constexpr u64 kBase = u64(0x21) << 40;         // of the reserved range, below what mmap chooses
     static constexpr u64 kReserved = u64(1) << 40;
     static constexpr u64 kSharedWindow = kBase;           // 16 MiB each
     static constexpr u64 kLocalWindow = kBase + (1 << 24);

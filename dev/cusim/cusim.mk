@@ -20,13 +20,14 @@ CUSIM_CXXFLAGS := -std=c++17 -O3 -march=$(CUSIM_ARCH) -ffp-contract=off -fno-mat
 # What an executable needs to run under cusim: PTX as plain text, the shared runtime, line numbers.
 CUSIM_NVCCFLAGS := -std=c++17 -lineinfo -gencode arch=compute_80,code=compute_80 --no-compress -cudart shared
 
-CUSIM_CORE := $(wildcard $(CUSIM)/*.cpp $(CUSIM)/ptx/*.cpp $(CUSIM)/exec/*.cpp)
-CUSIM_CORE_OBJ := $(CUSIM_CORE:$(CUSIM)/%.cpp=$(CUSIM_OUT)/obj/%.o)
-CUSIM_RT_OBJ := $(patsubst $(CUSIM)/%.cpp,$(CUSIM_OUT)/obj/%.o,$(wildcard $(CUSIM)/rt/*.cpp))
-CUSIM_BLAS_OBJ := $(patsubst $(CUSIM)/%.cpp,$(CUSIM_OUT)/obj/%.o,$(wildcard $(CUSIM)/blas/*.cpp))
-CUSIM_NCCL_OBJ := $(patsubst $(CUSIM)/%.cpp,$(CUSIM_OUT)/obj/%.o,$(wildcard $(CUSIM)/nccl/*.cpp))
-CUSIM_LIBS := $(CUSIM_OUT)/libcudart.so.13 $(if $(CUSIM_BLAS_OBJ),$(CUSIM_OUT)/libcublas.so.13 $(CUSIM_OUT)/libcublasLt.so.13) \
-    $(if $(CUSIM_NCCL_OBJ),$(CUSIM_OUT)/libnccl.so.2)
+cusim_objects = $(patsubst $(CUSIM)/%.cpp,$(CUSIM_OUT)/obj/%.o,$(wildcard $(1)))
+CUSIM_CORE_OBJ := $(call cusim_objects,$(CUSIM)/*.cpp $(CUSIM)/ptx/*.cpp $(CUSIM)/exec/*.cpp)
+CUSIM_RT_OBJ := $(call cusim_objects,$(CUSIM)/rt/*.cpp)
+CUSIM_GEMM_OBJ := $(call cusim_objects,$(CUSIM)/blas/*.cpp)
+CUSIM_BLAS_OBJ := $(call cusim_objects,$(CUSIM)/blas/v2/*.cpp)
+CUSIM_LT_OBJ := $(call cusim_objects,$(CUSIM)/blas/lt/*.cpp)
+CUSIM_NCCL_OBJ := $(call cusim_objects,$(CUSIM)/nccl/*.cpp)
+CUSIM_LIBS := $(addprefix $(CUSIM_OUT)/,libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libnccl.so.2)
 
 .PHONY: cusim
 ifeq ($(CUSIM_NVCC),)
@@ -43,15 +44,22 @@ $(CUSIM_OUT)/obj/%.o: $(CUSIM)/%.cpp
 # These change the rounding mode.
 $(CUSIM_OUT)/obj/exec/float.o $(CUSIM_OUT)/obj/exec/convert.o: CUSIM_CXXFLAGS += -frounding-math
 
-# $(call cusim_stubs,REAL LIBRARY,FOLDER): compiles stubs for the functions our objects lack.
-define cusim_stubs
+# $(call cusim_link,SONAME,FOLDER,VERSION NAME): a library under its real name, with stubs for the functions it lacks.
+define cusim_link
 	$(CUSIM)/unknown_api.sh $(CUDA_HOME)/lib64/$(1) $(2) $(filter %.o,$^) > $(CUSIM_OUT)/obj/unknown_$(1).c
 	$(CC) -O1 -fPIC -fvisibility=hidden -fno-builtin -w -c $(CUSIM_OUT)/obj/unknown_$(1).c -o $(CUSIM_OUT)/obj/unknown_$(1).o
+	echo '$(3) { global: *; };' > $(CUSIM_OUT)/obj/$(1).map
+	$(CXX) -shared -o $@ $(filter %.o %.so.13,$^) $(CUSIM_OUT)/obj/unknown_$(1).o -Wl,-soname,$(1) \
+	    -Wl,--version-script,$(CUSIM_OUT)/obj/$(1).map
 endef
 
-$(CUSIM_OUT)/libcudart.so.13: $(CUSIM_CORE_OBJ) $(CUSIM_RT_OBJ) $(CUSIM)/cudart.map $(CUSIM)/unknown_api.sh
-	$(call cusim_stubs,libcudart.so.13,rt)
-	$(CXX) -shared -o $@ $(filter %.o,$^) $(CUSIM_OUT)/obj/unknown_libcudart.so.13.o -Wl,-soname,libcudart.so.13 \
-	    -Wl,--version-script,$(CUSIM)/cudart.map
+$(CUSIM_OUT)/libcudart.so.13: $(CUSIM_CORE_OBJ) $(CUSIM_RT_OBJ)
+	$(call cusim_link,libcudart.so.13,rt,libcudart.so.13)
+$(CUSIM_OUT)/libcublas.so.13: $(CUSIM_BLAS_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_OUT)/libcudart.so.13
+	$(call cusim_link,libcublas.so.13,blas/v2,libcublas.so.13)
+$(CUSIM_OUT)/libcublasLt.so.13: $(CUSIM_LT_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_OUT)/libcudart.so.13
+	$(call cusim_link,libcublasLt.so.13,blas/lt,libcublasLt.so.13)
+$(CUSIM_OUT)/libnccl.so.2: $(CUSIM_NCCL_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_OUT)/libcudart.so.13
+	$(call cusim_link,libnccl.so.2,nccl,)
 
--include $(CUSIM_CORE_OBJ:.o=.d) $(CUSIM_RT_OBJ:.o=.d) $(CUSIM_BLAS_OBJ:.o=.d) $(CUSIM_NCCL_OBJ:.o=.d)
+-include $(patsubst %.o,%.d,$(CUSIM_CORE_OBJ) $(CUSIM_RT_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_BLAS_OBJ) $(CUSIM_LT_OBJ) $(CUSIM_NCCL_OBJ))

@@ -108,11 +108,16 @@ std::string demangled(const std::string& name) {
 
 std::string Kernel::file_of(const Inst& inst) const {
     if (!inst.source) return "the end of the kernel";
+    auto place = [&](int file, int line) -> std::string {
+        auto it = line ? module->files.find(file) : module->files.end();
+        if (it == module->files.end()) return "";
+        size_t slash = it->second.rfind('/');
+        return text("%s:%d", it->second.substr(slash == std::string::npos ? 0 : slash + 1).c_str(), line);
+    };
     const Location& at = inst.source->source;
-    auto it = at.line ? module->files.find(at.file) : module->files.end();
-    if (it == module->files.end()) return text("PTX line %d", inst.source->ptx_line);
-    size_t slash = it->second.rfind('/');
-    return text("%s:%d", it->second.substr(slash == std::string::npos ? 0 : slash + 1).c_str(), at.line);
+    std::string here = place(at.file, at.line), caller = place(at.caller_file, at.caller_line);
+    if (here.empty()) return text("PTX line %d", inst.source->ptx_line);
+    return caller.empty() ? here : here + " (called from " + caller + ")";
 }
 
 std::string describe_thread(const Block& block, int thread) {

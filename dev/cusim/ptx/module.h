@@ -65,9 +65,11 @@ struct Operand {
     std::vector<Operand> parts;
 };
 
-// A place in the CUDA source: file index of the module's .file table, line; 0 when unknown.
+// A place in the CUDA source: file index of the module's .file table, line; 0 when unknown. For an inlined function also
+// the place in the kernel that (through others perhaps) called it.
 struct Location {
     int file = 0, line = 0;
+    int caller_file = 0, caller_line = 0;
 };
 
 struct Instruction {

@@ -108,7 +108,7 @@ class BodyParser {
     // Code inlined from the toolkit's headers (bf16 arithmetic, shuffles) is reported at the line that used it.
     void location() {
         s64 file = parse_signed_integer(in_), line = parse_signed_integer(in_), column = parse_signed_integer(in_);
-        Location here{int(file), int(line)};
+        Location here{int(file), int(line), 0, 0};
         bool outer_known = false;
         Location outer;
         while (in_.take(',')) {
@@ -118,13 +118,19 @@ class BodyParser {
             } else if (in_.take("inlined_at")) {
                 s64 f = parse_signed_integer(in_), l = parse_signed_integer(in_), c = parse_signed_integer(in_);
                 auto it = resolved_.find(place(f, l, c));
-                outer = it != resolved_.end() ? it->second : Location{int(f), int(l)};
+                outer = it != resolved_.end() ? it->second : Location{int(f), int(l), 0, 0};
                 outer_known = true;
             } else {
                 in_.fail("unknown .loc attribute");
             }
         }
-        source_ = outer_known && in_toolkit(here.file) ? outer : here;
+        if (outer_known && in_toolkit(here.file)) {
+            here = outer;
+        } else if (outer_known) {
+            here.caller_file = outer.caller_line ? outer.caller_file : outer.file;
+            here.caller_line = outer.caller_line ? outer.caller_line : outer.line;
+        }
+        source_ = here;
         resolved_[place(file, line, column)] = source_;
     }
 

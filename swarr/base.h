@@ -23,7 +23,9 @@ struct UsageError : Error {
     using Error::Error;
 };
 
-[[noreturn]] inline void fail(const std::string& what, const std::string& hint) { throw Error(what, hint); }
+[[noreturn]] inline void fail(const std::string& what, const std::string& hint) {
+    throw Error(what, hint);
+}
 
 // Text that comes from a file, made safe and short enough to stand in an error message.
 inline std::string quoted(const std::string& text, size_t longest = 60) {
@@ -45,6 +47,12 @@ inline std::string quoted(const std::string& text, size_t longest = 60) {
     return out + "\"";
 }
 
+// For a string that is not const, the compiler would otherwise prefer std::quoted, found through its
+// argument.
+inline std::string quoted(std::string& text, size_t longest = 60) {
+    return quoted(static_cast<const std::string&>(text), longest);
+}
+
 // printf into a string.
 template <class... Args>
 std::string format(const char* pattern, Args... args) {
@@ -53,7 +61,9 @@ std::string format(const char* pattern, Args... args) {
     std::snprintf(&out[0], out.size() + 1, pattern, args...);
     return out;
 }
-inline std::string format(const char* text) { return text; }
+inline std::string format(const char* text) {
+    return text;
+}
 
 // 1536 -> "1.50 KiB"
 inline std::string bytes_text(double bytes) {
@@ -102,7 +112,8 @@ int run_program(const char* name, Body body) {
         std::fprintf(stderr, "error: %s: %s\nhint: %s\n", name, e.what(), e.hint.c_str());
     } catch (const std::bad_alloc&) {
         std::fflush(stdout);
-        std::fprintf(stderr, "error: %s: out of memory\nhint: lower --max-tokens-per-pass or --slots\n", name);
+        std::fprintf(stderr, "error: %s: out of memory\nhint: lower --max-tokens-per-pass or --slots\n",
+                     name);
     } catch (const std::exception& e) {
         std::fflush(stdout);
         std::fprintf(stderr, "error: %s: %s\nhint: this is a fault of the program; please report it\n", name,

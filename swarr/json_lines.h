@@ -42,11 +42,14 @@ inline std::string read_file(const std::string& path, uint64_t limit = uint64_t(
         if (out.size() > limit)
             fail(path + ": larger than " + bytes_text(double(limit)), "is this really the file you meant?");
     }
-    if (in.bad()) fail(path + ": cannot read: " + std::strerror(errno), "is it a folder, or on a failing disk?");
+    if (in.bad())
+        fail(path + ": cannot read: " + std::strerror(errno), "is it a folder, or on a failing disk?");
     return out;
 }
 
-inline Json read_json(const std::string& path) { return parse_json(read_file(path), path); }
+inline Json read_json(const std::string& path) {
+    return parse_json(read_file(path), path);
+}
 
 // The keys of an object, for error messages: "id", "text"
 inline std::string keys_found(const Json& object) {
@@ -69,6 +72,12 @@ class JsonLines {
     }
     bool next(Json& row) {
         std::string line;
+        if (!next_line(line)) return false;
+        row = parse_row(line, where());
+        return true;
+    }
+    // The same in two steps, for programs that parse lines on several threads.
+    bool next_line(std::string& line) {
         while (std::getline(in_, line)) {
             line_++;
             if (line_ == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
@@ -76,15 +85,17 @@ class JsonLines {
                 fail(path_ + ": this is a Parquet file, not JSONL",
                      "convert it: python3 -c \"import pandas; pandas.read_parquet('" + path_ +
                          "').to_json('data.jsonl', orient='records', lines=True)\"");
-            if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-            row = parse_json(line, where());
-            if (!row.is_object())
-                fail(where() + ": a line must be a JSON object (found: " + keys_found(row) + ")",
-                     "one object a line, for example {\"prompt\": \"...\", \"completion\": \"...\"}");
-            return true;
+            if (line.find_first_not_of(" \t\r") != std::string::npos) return true;
         }
         if (in_.bad()) fail(where() + ": cannot read: " + std::strerror(errno), "is it a folder?");
         return false;
+    }
+    static Json parse_row(const std::string& line, const std::string& where) {
+        Json row = parse_json(line, where);
+        if (!row.is_object())
+            fail(where + ": a line must be a JSON object (found: " + keys_found(row) + ")",
+                 "one object a line, for example {\"prompt\": \"...\", \"completion\": \"...\"}");
+        return row;
     }
     std::string where() const { return path_ + ":" + std::to_string(line_); }
     int64_t line() const { return line_; }

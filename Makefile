@@ -1,0 +1,104 @@
+# swarr.cu: `make help` lists the targets.
+#
+# Variables: CUDA=0 builds without nvcc where it is installed; CUDA_ARCHS="80 90" names the cards to compile for;
+# SANITIZE=1 adds address and undefined-behaviour checks; OPT, CXX, BUILD (objects) and BIN (programs) as usual.
+
+CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
+NVCC ?= nvcc
+CUDA ?= $(if $(shell command -v $(NVCC) 2>/dev/null),1,0)
+CUDA_ARCHS ?= 80
+BUILD ?= build
+BIN ?= .
+
+# No fast-math: results are compared bit for bit. -ffp-contract=off: every fused multiply-add is written out.
+OPT ?= -O3 -march=native
+FLAGS := $(OPT) -ffp-contract=off -fno-math-errno -fopenmp -Wall -Wextra -Wno-psabi
+ifeq ($(SANITIZE),1)
+FLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+endif
+CXXFLAGS := -std=c++17 -Iswarr $(FLAGS)
+
+PROGRAMS := train_gpt_swa sft rl_cispo tokenizer
+TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
+BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(wildcard dev/bench/bench_*.cpp))
+
+# The same .cu source goes through nvcc where there is one, else through g++ as plain C++. The run-time is linked
+# shared and PTX is embedded uncompressed, so that dev/cusim can execute the kernels without a GPU.
+ifeq ($(CUDA),1)
+comma := ,
+GENCODE := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=[sm_$(a)$(comma)compute_$(a)])
+HOST_FLAGS := -Xcompiler $(subst $() ,$(comma),$(strip $(FLAGS)))
+COMPILE_CU = $(NVCC) -x cu -std=c++17 -O3 -Iswarr $(GENCODE) -lineinfo --no-compress $(HOST_FLAGS) -MMD -MP -MF $(@:.o=.d)
+LINK_CU = $(NVCC) -cudart shared $(HOST_FLAGS)
+else
+COMPILE_CU = $(CXX) -x c++ $(CXXFLAGS) -MMD -MP
+LINK_CU = $(CXX) $(FLAGS)
+endif
+
+.PHONY: all help test programs bench clean format mutations
+all: check-deps programs
+
+help:
+	@echo "make            build all programs: $(PROGRAMS)"
+	@echo "make test       install what is missing (apt), build, run every test"
+	@echo "make bench      measure speed against this machine's own ceilings"
+	@echo "make mutations  break the code on purpose, one fault at a time, and expect the tests to notice"
+	@echo "make format     clang-format all sources"
+	@echo "make clean      remove everything that make builds"
+	@echo "variables: CUDA=$(CUDA) CUDA_ARCHS=\"$(CUDA_ARCHS)\" SANITIZE=$(or $(SANITIZE),0) OPT=\"$(OPT)\""
+
+.PHONY: check-deps install-deps
+check-deps:
+	@CXX="$(CXX)" dev/deps.sh check
+install-deps:
+	@CXX="$(CXX)" dev/deps.sh install
+
+programs: $(addprefix $(BIN)/,$(PROGRAMS))
+
+$(BIN)/%: $(BUILD)/%.o
+	@mkdir -p $(@D)
+	$(LINK_CU) $< -o $@
+
+$(BUILD)/%.o: %.cu Makefile | check-deps
+	@mkdir -p $(@D)
+	$(COMPILE_CU) -c $< -o $@
+
+$(BUILD)/tokenizer.o: tokenizer.cpp Makefile | check-deps
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -MMD -MP -c $< -o $@
+
+test: install-deps
+	@$(MAKE) --no-print-directory run-tests
+
+.PHONY: run-tests
+run-tests: programs $(BUILD)/test/all
+	SWARR_BIN=$(BIN) $(BUILD)/test/all $(TEST_ARGS)
+
+# Catch2 3 has its main function in a library; version 2 makes it in test/main.cpp.
+CATCH_LIBS := $(if $(wildcard /usr/include/catch2/catch_all.hpp),-lCatch2Main -lCatch2)
+$(BUILD)/test/all: $(TESTS)
+	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) -o $@
+
+$(BUILD)/test/%.o: test/%.cpp Makefile | check-deps
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -Itest -MMD -MP -c $< -o $@
+
+bench: check-deps $(BENCHES)
+	@for b in $(BENCHES); do echo "== $$b"; $$b || exit 1; done
+
+$(BUILD)/bench/%: dev/bench/%.cpp Makefile
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -I. -Idev/bench -MMD -MP $< -o $@
+
+mutations:
+	dev/mutations.sh
+
+format:
+	clang-format -i $$(git ls-files '*.h' '*.cuh' '*.cu' '*.cpp')
+
+clean:
+	rm -rf build $(PROGRAMS)
+
+-include $(wildcard dev/cusim/cusim.mk)
+-include $(shell test -d $(BUILD) && find $(BUILD) -name '*.d')
+.SECONDARY:

@@ -1,0 +1,98 @@
+// ceilings.h: what the machine can do at most, measured in the run of the benchmark itself: fused
+// multiply-adds in registers, reading memory once, and the triad a = b + s c. Benchmarks report ratios to
+// these.
+//
+// Machines are shared: every figure is the best of several short repeats, ceilings and candidates alike. On a
+// busy machine run a benchmark as root under `chrt --fifo 1`: it then has the processors to itself for each
+// repeat and pauses after it, so that others are held up by a fifth at most.
+#pragma once
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "swarr/device.h"
+#include "swarr/tile.h"
+
+inline double bench_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Best time of one call of f; short calls are made in series of about 10 ms.
+template <class F>
+double best_seconds(F&& f, int repeats = 5) {
+    const bool alone = sched_getscheduler(0) == SCHED_FIFO;
+    double best = 1e30;
+    for (int i = 0, series = 1; i < repeats; i++) {
+        const double start = bench_seconds();
+        for (int j = 0; j < series; j++) f();
+        const double seconds = bench_seconds() - start;
+        best = std::min(best, seconds / series);
+        if (i == 0) series = std::clamp(int(0.01 / seconds), 1, 1000000);
+        if (alone) usleep(unsigned(4e6 * seconds));
+    }
+    return best;
+}
+
+struct Ceilings {
+    double fma = 0;    // GFLOP/s in float, all threads together
+    double read = 0;   // GB/s, memory read once
+    double triad = 0;  // GB/s, two reads and a write counted
+
+    // Call again between measurements: the best of all calls counts.
+    void measure() {
+        constexpr int chains = 24, steps = 100000;
+        double seconds = best_seconds([&] {
+#pragma omp parallel
+            {
+                Vec<float> acc[chains];
+                unroll<chains>([&](auto i) { acc[i] = splat(float(i)); });
+                Vec<float> a = splat(0.999f), b = splat(0.001f);
+                __asm__ volatile("" : "+m"(a), "+m"(b));
+                for (int s = 0; s < steps; s++) unroll<chains>([&](auto i) { acc[i] = fma_(acc[i], a, b); });
+                unroll<chains>([&](auto i) { keep(acc[i]); });
+            }
+        });
+        const int threads = omp_get_max_threads();
+        fma = std::max(fma, 2e-9 * lanes<float> * chains * steps * threads / seconds);
+
+        const size_t n = size_t(1) << 25;  // floats: 128 MB
+        Cpu device;
+        Buffer<float, Cpu> x(device, n, Memory::workspace), y(device, n, Memory::workspace),
+            z(device, n, Memory::workspace);
+        seconds = best_seconds([&] {
+#pragma omp parallel for schedule(static, 1)
+            for (int t = 0; t < threads; t++) {
+                const float* p = x.data() + n / threads * t;
+                Vec<float> sum[4] = {};
+                for (size_t i = 0; i < n / threads; i += 4 * lanes<float>)
+                    unroll<4>([&](auto j) { sum[j] += load(p + i + j * lanes<float>); });
+                keep(sum[0] + sum[1] + sum[2] + sum[3]);
+            }
+        });
+        read = std::max(read, 1e-9 * double(n) * sizeof(float) / seconds);
+        seconds = best_seconds([&] {
+#pragma omp parallel for simd schedule(static)
+            for (size_t i = 0; i < n; i++) x[i] = y[i] + 0.5f * z[i];
+        });
+        triad = std::max(triad, 3e-9 * double(n) * sizeof(float) / seconds);
+    }
+    void print() const {
+        std::printf(
+            "ceilings, %d threads: %.0f GFLOP/s fused multiply-add, %.1f GB/s read, %.1f GB/s triad\n",
+            omp_get_max_threads(), fma, read, triad);
+    }
+
+  private:
+    static Vec<float> fma_(Vec<float> a, Vec<float> b, Vec<float> c) {
+        return ::fma(a, b, c);
+    }
+    static void keep(const Vec<float>& v) {
+        __asm__ volatile("" ::"m"(v));
+    }
+};

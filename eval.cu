@@ -1,0 +1,512 @@
+// eval.cu: samples k answers to each problem, judges them, and says how good the model is, with intervals.
+//
+//   ./eval                                                             the newest run on the built-in
+//   miniature
+//   ./eval --model runs/sft --data math500.jsonl --samples 4           avg@4, pass@1..4, maj@4
+//   ./eval --model runs/sft --prompt "What is 2+2?"                    one answer, streamed
+//   ./eval --compare runs/a/eval/step_000400 runs/b/eval/step_000400   paired difference with its interval
+//   ./eval ... --write-sft correct.jsonl                               the correct samples as training data
+//   ./eval --model DIR --self-test                                     does it see exactly its window?
+//
+// Samples are appended to OUT/SET/samples.jsonl as they finish; the same command goes on after a kill. A
+// sample depends on the model, the prompt, the seed and the sampling options alone.
+#include "evaluate.h"
+#include "overlap.h"
+#include "run.h"
+#include "self_test.cuh"
+#include "show.cuh"
+
+struct Options {
+    ModelOptions model;
+    std::vector<std::string> data, compare, contamination;
+    std::string out, template_name, system, answer_format = "boxed", input_key, label_key, write_sft, prompt,
+                                            device = "auto";
+    std::vector<int> ids;
+    int samples = 4, max_new_tokens = 2048, slots = 32, max_tokens = 4096, threads = 0, sft_per_problem = 4;
+    Sampling sampling;
+    int64_t limit = 0;
+    uint64_t seed = 1;
+    bool raw = false, logits = false, self_test = false, dry_run = false;
+
+    void add_to(Cli& cli) {
+        model.add_to(cli);
+        cli.option("--data", data, "JSONL with problem and answer; several: a.jsonl,b.jsonl", "Data")
+            ->delimiter(',');
+        cli.option("--limit", limit, "only the first problems of each set; 0 = all", "Data")
+            ->check(CLI::NonNegativeNumber);
+        cli.option("--input-key", input_key, "key of the question; default: the usual names", "Data");
+        cli.option("--label-key", label_key, "key of the answer; default: the usual names", "Data");
+        cli.option("--answer-format", answer_format,
+                   "boxed (\\boxed{} by the verifier) or ledger (\":N\" at the end); a row's "
+                   "\"answer_format\" goes first",
+                   "Data");
+        cli.option("--template", template_name, "chat template; default: the model folder's", "Data");
+        cli.option("--system", system, "system prompt, for problems that bring none", "Data");
+        cli.option("--contamination", contamination, "training files to search for the problems' texts",
+                   "Data")
+            ->delimiter(',');
+        cli.option("--samples", samples, "answers per problem", "Sampling")->check(CLI::Range(1, 100000));
+        cli.option("--temperature", sampling.temperature, "0 = greedy", "Sampling");
+        cli.option("--top-p", sampling.top_p, "keep the likeliest tokens of this total share", "Sampling");
+        cli.option("--top-k", sampling.top_k, "keep this many likeliest tokens; 0 = all", "Sampling");
+        cli.option("--max-new-tokens", max_new_tokens, "longest answer", "Sampling")
+            ->check(CLI::Range(1, 1 << 24));
+        cli.option("--seed", seed, "of the samples", "Sampling");
+        cli.option("--slots", slots, "answers written at once; changes speed and memory only", "Speed");
+        cli.option("--max-tokens-per-pass", max_tokens, "prompt tokens read at once", "Speed")
+            ->check(CLI::PositiveNumber);
+        cli.option("--threads", threads, "CPU threads; 0 = OMP_NUM_THREADS or all", "Speed")
+            ->check(CLI::Range(0, 4096));
+        cli.option("--device", device, "auto, cpu or cuda", "Speed")
+            ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+        cli.option("--out", out, "folder of the results; default: beside the model", "Results");
+        cli.option("--compare", compare, "two folders of results: the paired difference", "Results")
+            ->expected(2);
+        cli.option("--write-sft", write_sft, "write the correct samples as fine-tuning data", "Results");
+        cli.option("--sft-per-problem", sft_per_problem, "at most so many of one problem; 0 = all", "Results")
+            ->check(CLI::NonNegativeNumber);
+        cli.option("--prompt", prompt, "answer this one question on stdout", "One text");
+        cli.option("--raw", raw, "--prompt is plain text; special tokens such as <s> in it count",
+                   "One text");
+        cli.option("--ids", ids, "token ids in place of --prompt", "One text")->delimiter(',');
+        cli.option("--logits", logits, "print the logits of --prompt or --ids as JSON", "One text");
+        cli.option("--self-test", self_test, "check the window on this model, 1-2 seconds", "Checks");
+        cli.option("--dry-run", dry_run, "check everything, show prompts and memory, write nothing",
+                   "Checks");
+    }
+};
+
+// A model folder without its weights.
+struct Source {
+    std::string folder;
+    ModelConfig config;
+    Tokenizer tokenizer;
+    ChatTemplate chat;
+    StopIds stop;
+
+    Source(const Options& o, const std::string& model)
+        : folder(model_folder(model)),
+          config(read_config(folder)),
+          tokenizer(Tokenizer::load(folder)),
+          chat(ChatTemplate::from_folder(folder, o.template_name)),
+          stop(stop_ids(folder, tokenizer, chat)) {
+        o.model.apply(config);
+        check_vocabulary(tokenizer, config, folder);
+    }
+
+    std::vector<int> encode(const Options& o, Json messages) const {
+        if (!o.system.empty() && messages[0]["role"] != "system")
+            messages.insert(messages.begin(), {{"role", "system"}, {"content", o.system}});
+        ChatOptions options;
+        options.add_generation_prompt = true;
+        return chat.encode(tokenizer, messages, Json(), options);
+    }
+};
+
+GenerateOptions generate_options(const Options& o, const Source& s, int longest_prompt) {
+    GenerateOptions g;
+    g.sampling = o.sampling;
+    g.seed = o.seed;
+    g.slots = o.slots;
+    g.max_tokens_per_pass = o.max_tokens;
+    g.limit = int(std::min<int64_t>(int64_t(longest_prompt) + o.max_new_tokens, s.config.max_positions));
+    g.stop = s.stop.ids();
+    return g;
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// One text
+
+std::vector<int> prompt_ids(const Options& o, const Source& s) {
+    if (!o.ids.empty()) return o.ids;
+    if (o.raw) return s.tokenizer.encode(o.prompt, Specials::recognise);
+    return s.encode(o, Json::array({{{"role", "user"}, {"content", o.prompt}}}));
+}
+
+int answer_one(const Options& o, const Source& s) {
+    std::vector<int> ids = prompt_ids(o, s);
+    Cpu device;
+    Model<Cpu> model(device, s.config);
+    model.load(s.folder);
+    GenerateOptions g = generate_options(o, s, int(ids.size()));
+    g.slots = 1;
+    Generator<Cpu> generator(model, g);
+    Prompt prompt;
+    prompt.key = problem_key(o.prompt);
+    prompt.max_new_tokens = o.max_new_tokens;
+    prompt.ids = std::move(ids);
+    Timer timer;
+    generator.add(std::move(prompt));
+    auto stream = [&](int64_t, int, int id) {
+        if (std::find(g.stop.begin(), g.stop.end(), id) != g.stop.end()) return;
+        std::string_view bytes = s.tokenizer.bytes(id);
+        std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+        std::fflush(stdout);
+    };
+    Rollout out;
+    while (!stop_requested() && generator.step([&](Rollout r) { out = std::move(r); }, stream)) continue;
+    std::printf("\n");
+    std::fprintf(stderr, "%lld prompt tokens, %lld new ones (%.1f tokens/s), ended by %s\n",
+                 (long long)generator.prompt_tokens(), (long long)generator.tokens(),
+                 double(generator.tokens()) / timer.seconds(),
+                 out.ids.empty()           ? "a signal"
+                 : out.stop == Stop::token ? "a stop token"
+                                           : "the length limit");
+    return 0;
+}
+
+int print_logits(const Options& o, const Source& s) {
+    std::vector<int> ids = prompt_ids(o, s);
+    for (int id : ids)
+        if (id < 0 || id >= s.config.vocab)
+            throw UsageError(format("--ids: %d is outside the vocabulary of %d", id, s.config.vocab),
+                             "ids count from 0");
+    if (ids.empty()) throw UsageError("--logits needs --prompt or --ids", "for example --ids 1,403,407");
+    Cpu device;
+    Model<Cpu> model(device, s.config);
+    model.load(s.folder);
+    Batch batch;
+    batch.add(ids.data(), int(ids.size()));
+    model.forward(batch);
+    const int V = s.config.vocab;
+    std::vector<float> row(static_cast<size_t>(V));
+    std::printf("{\"ids\": %s, \"logits\": [", Json(ids).dump().c_str());
+    for (size_t t = 0; t < ids.size(); t++) {
+        head_logits(device, row.data(), model.hidden() + t * size_t(s.config.hidden), model.head(), 1,
+                    s.config.hidden, V);
+        for (int v = 0; v < V; v++)
+            std::printf("%s%.9g", v ? ", " : t ? "],\n[" : "\n[", double(row[size_t(v)]));
+    }
+    std::printf("]]}\n");
+    return 0;
+}
+
+int self_test(const Options& o, const Source& s) {
+    Timer timer;
+    const ModelConfig shortened = self_test_config(s.config);
+    std::printf("%s\n", window_runs(s.config).c_str());
+    std::printf("for the test: %s (%s)\n", window_runs(shortened).c_str(), device_line(o.device).c_str());
+    Cpu device;
+    Model<Cpu> model(device, shortened);
+    model.load(s.folder);
+    SelfTest test = window_self_test(model);
+    for (const std::string& line : test.lines) std::printf("%s\n", line.c_str());
+    if (!test.passed)
+        fail(s.folder + ": the window self-test failed", "this is a fault of the program; please report it");
+    std::printf("all is well (%.1f s)\n", timer.seconds());
+    return 0;
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// Sets of problems
+
+struct Set {
+    std::string name, path;
+    std::vector<Problem> problems;
+    std::vector<std::vector<int>> prompts;  // their ids
+    int longest = 0;                        // prompt
+};
+
+Set read_set(const Options& o, const Source& s, const std::string& path) {
+    Set set;
+    set.name = set_name(path);
+    set.path = path;
+    ProblemKeys keys;
+    keys.input = o.input_key, keys.label = o.label_key;
+    keys.format = answer_format(o.answer_format, "--answer-format");
+    set.problems = read_problems(path, keys, o.limit);
+    for (const Problem& p : set.problems) {
+        set.prompts.push_back(s.encode(o, p.messages));
+        const int length = int(set.prompts.back().size());
+        if (length >= s.config.max_positions)
+            fail(path + ": the prompt of " + quoted(p.id) + " has " + std::to_string(length) +
+                     " tokens, the model has " + std::to_string(s.config.max_positions) + " positions",
+                 "leave the problem out, or use a model with more positions");
+        set.longest = std::max(set.longest, length);
+    }
+    return set;
+}
+
+// All that decides a sample.
+Json settings_of(const Options& o, const Source& s, const Set& set) {
+    return {{"schema", 1},
+            {"set", set.name},
+            {"data", set.path},
+            {"data_hash", format("%016llx", (unsigned long long)text_hash(read_file(set.path)))},
+            {"model", s.folder},
+            {"model_hash", weights_hash(s.folder)},
+            {"window", window_runs(s.config)},
+            {"rope_theta", s.config.rope_theta},
+            {"positions", s.config.max_positions},
+            {"template", s.chat.name()},
+            {"system", o.system},
+            {"first_prompt", s.tokenizer.decode(set.prompts[0])},
+            {"stop", s.stop.ids()},
+            {"answer_format", o.answer_format},
+            {"input_key", o.input_key},
+            {"label_key", o.label_key},
+            {"temperature", o.sampling.temperature},
+            {"top_p", o.sampling.top_p},
+            {"top_k", o.sampling.top_k},
+            {"max_new_tokens", o.max_new_tokens},
+            {"seed", o.seed},
+            {"samples", o.samples},
+            {"limit", o.limit},
+            {"problems", set.problems.size()}};
+}
+
+void print_plan(const GenerateOptions& g, const Source& s, int longest) {
+    auto plan = Generator<Cpu>::plan(s.config, g, longest);
+    print_memory_plan(
+        {{"weights", double(plan.weights)},
+         {format("KV cache %d x", g.slots + 1) + " " + bytes_text(double(plan.slot)), double(plan.cache)},
+         {"activations", double(plan.activations)},
+         {"logits", double(plan.logits)}},
+        "lower --slots or --max-tokens-per-pass");
+}
+
+SampleRow judged(const Source& s, const Problem& p, Rollout r) {
+    SampleRow row;
+    row.id = p.id;
+    row.sample = r.sample;
+    row.truncated = r.stop == Stop::length;
+    row.logprob = r.logp_sum();
+    std::vector<int> text = r.ids;
+    if (!row.truncated) text.pop_back();
+    row.text = s.tokenizer.decode(text);
+    row.ids = std::move(r.ids);
+    Judgement strict = judge(p.format, row.text, p.gold);
+    Judgement lenient = judge(p.format, row.text, p.gold, verifier::Mode::lenient);
+    row.outcome = strict.outcome, row.answer = strict.answer, row.vote = strict.vote;
+    row.lenient = lenient.outcome, row.lenient_answer = lenient.answer;
+    return row;
+}
+
+// Draws what is missing. False if a signal ended it early.
+bool draw_samples(const Options& o, const Source& s, const Set& set, EvaluationFolder& folder,
+                  Model<Cpu>& model) {
+    Generator<Cpu> generator(model, generate_options(o, s, set.longest));
+    int64_t done = 0, right = 0, total = int64_t(set.problems.size()) * o.samples;
+    for (size_t i = 0; i < set.problems.size(); i++) {
+        Prompt prompt;
+        prompt.samples.clear();
+        for (int k = 0; k < o.samples; k++) {
+            const SampleRow* row = folder.find(set.problems[i].id, k);
+            if (!row)
+                prompt.samples.push_back(k);
+            else
+                done++, right += row->outcome == Outcome::right;
+        }
+        if (prompt.samples.empty()) continue;
+        prompt.ids = set.prompts[i];
+        prompt.key = problem_key(set.problems[i].id);
+        prompt.tag = int64_t(i);
+        prompt.max_new_tokens = o.max_new_tokens;
+        generator.add(std::move(prompt));
+    }
+    if (done) std::printf("going on: %lld of %lld samples are there\n", (long long)done, (long long)total);
+    Progress progress(total);
+    Timer timer;
+    auto finish = [&](Rollout r) {
+        const Problem& problem = set.problems[size_t(r.tag)];
+        SampleRow row = judged(s, problem, std::move(r));
+        done++, right += row.outcome == Outcome::right;
+        folder.append(row);
+        progress.update(done,
+                        format("%.1f%% right | %d running | %.0f tok/s", 100 * double(right) / double(done),
+                               generator.running(), double(generator.tokens()) / timer.seconds()));
+    };
+    while (!stop_requested() && generator.step(finish)) continue;
+    if (done < total) return false;
+    std::printf("%lld tokens in %s: %.0f tokens/s\n", (long long)generator.tokens(),
+                duration_text(timer.seconds()).c_str(), double(generator.tokens()) / timer.seconds());
+    return true;
+}
+
+// Three prompts as the model will read them, and a few tokens from a toy copy.
+void dry_run(const Options& o, const Source& s, const Set& set) {
+    ModelConfig toy = s.config;
+    toy.layers = 1, toy.hidden = 32, toy.heads = toy.kv_heads = 2, toy.head_dim = 16, toy.ff = 64;
+    toy.window.resize(1);
+    Cpu device;
+    Model<Cpu> model(device, toy);
+    model.initialize(1);
+    GenerateOptions g = generate_options(o, s, set.longest);
+    g.slots = std::min(g.slots, 4);
+    Generator<Cpu> generator(model, g);
+    for (size_t i = 0; i < std::min<size_t>(3, set.problems.size()); i++) {
+        std::printf("--- %s: %zu tokens, gold %s\n%s\n", set.problems[i].id.c_str(), set.prompts[i].size(),
+                    Json(set.problems[i].gold).dump(-1, ' ', false, Json::error_handler_t::replace).c_str(),
+                    s.tokenizer.decode(set.prompts[i]).c_str());
+        Prompt prompt;
+        prompt.ids = set.prompts[i];
+        prompt.max_new_tokens = 4;
+        generator.add(std::move(prompt));
+    }
+    while (generator.step([](Rollout) {})) continue;
+    std::printf("--- %lld tokens from a toy copy\n", (long long)generator.tokens());
+}
+
+void contamination_report(const Options& o, const Set& set, const std::string& out) {
+    Json report = overlap_report(set.problems, o.contamination);
+    std::printf("%s", overlap_text(set.name, report).c_str());
+    if (!out.empty()) write_whole(out + "/contamination.json", report.dump(2) + "\n");
+}
+
+// Where results go: below a run, or below runs/ for a model folder.
+std::string results_folder(const Options& o, const std::string& model, const Source& s) {
+    namespace fs = std::filesystem;
+    if (!o.out.empty()) return o.out;
+    fs::path folder = fs::path(s.folder).lexically_normal();
+    if (folder.filename().empty()) folder = folder.parent_path();
+    if (!newest_checkpoint(model).empty()) return model + "/eval/" + folder.filename().string();
+    return "runs/eval-" + folder.filename().string();
+}
+
+// All sets under one model. Returns the results' folder; empty if a signal ended it.
+std::string evaluate(const Options& o, const std::string& model_path) {
+    Source s(o, model_path);
+    print_model(s.config, s.folder);
+    print_stop_ids(s.stop, s.chat);
+    std::vector<Set> sets;
+    int longest = 0;
+    for (const std::string& path : o.data) {
+        sets.push_back(read_set(o, s, path));
+        longest = std::max(longest, sets.back().longest);
+        for (size_t i = 0; i + 1 < sets.size(); i++)
+            if (sets[i].name == sets.back().name)
+                throw UsageError("--data: two sets are called " + quoted(sets[i].name),
+                                 "results are filed under the file's name: rename one");
+    }
+    const int room = s.config.max_positions - longest;
+    if (room < o.max_new_tokens)
+        std::printf("note: the model has %d positions: answers end after %d to %d tokens\n",
+                    s.config.max_positions, room, o.max_new_tokens);
+    print_plan(generate_options(o, s, longest), s, longest);
+    if (o.dry_run) {
+        for (const Set& set : sets) {
+            dry_run(o, s, set);
+            if (!o.contamination.empty()) contamination_report(o, set, "");
+        }
+        std::printf("dry run: all is well; nothing was written\n");
+        return "";
+    }
+
+    const std::string out = results_folder(o, model_path, s);
+    Cpu device;
+    std::unique_ptr<Model<Cpu>> model;
+    std::unique_ptr<FileWriter> sft;
+    if (!o.write_sft.empty()) sft = std::make_unique<FileWriter>(o.write_sft);
+    int64_t sft_lines = 0;
+    for (const Set& set : sets) {
+        EvaluationFolder folder(out + "/" + set.name, settings_of(o, s, set));
+        bool complete = true;
+        if (folder.missing(set.problems, o.samples)) {
+            if (!model) {
+                model = std::make_unique<Model<Cpu>>(device, s.config);
+                model->load(s.folder);
+            }
+            complete = draw_samples(o, s, set, folder, *model);
+        } else {
+            std::printf("%s: every sample is there already\n", folder.folder().c_str());
+        }
+        Json summary = summarize(folder.settings(), folder.samples());
+        write_whole(folder.folder() + "/summary.json", summary.dump(2) + "\n");
+        std::printf("%s", summary_text(summary).c_str());
+        if (!complete) {
+            std::printf("stopped; the same command goes on here: %s\n", folder.folder().c_str());
+            return "";
+        }
+        if (!o.contamination.empty()) contamination_report(o, set, folder.folder());
+        if (sft)
+            sft_lines += write_sft(*sft, set.problems, folder.samples(), o.system, !s.chat.is_plain(),
+                                   o.sft_per_problem);
+    }
+    if (sft) {
+        sft->commit();
+        std::printf("%s: %lld correct samples as fine-tuning data\n", o.write_sft.c_str(),
+                    (long long)sft_lines);
+    }
+    return out;
+}
+
+void print_comparison(const std::string& a, const std::string& b) {
+    auto sets_a = evaluation_sets(a), sets_b = evaluation_sets(b);
+    bool common = false;
+    for (auto& [name, folder] : sets_a) {
+        auto other = sets_b.find(name);
+        if (other == sets_b.end()) continue;
+        common = true;
+        std::printf("%s", compare_text(compare(folder, other->second)).c_str());
+    }
+    if (!common) fail(a + " and " + b + " have no set in common", "compare evaluations of one set");
+}
+
+int main(int argc, char** argv) {
+    return run_program("eval", [&] {
+        Options o;
+        Cli cli("eval", "Sample answers, judge them, report avg@k, pass@k and maj@k with intervals.");
+        o.add_to(cli);
+        if (!cli.parse(argc, argv)) return 0;
+        if (!o.compare.empty()) {
+            if (o.compare.size() != 2)
+                throw UsageError("--compare takes two folders",
+                                 "for example --compare runs/a/eval/x runs/b/eval/x");
+            print_comparison(o.compare[0], o.compare[1]);
+            return 0;
+        }
+        if (o.threads) omp_set_num_threads(o.threads);
+        const std::string newest = newest_run(), base = "data/ledger/base";
+        const bool miniature = o.model.model.empty() && o.data.empty();
+        if (o.model.model.empty()) {
+            o.model.model = newest.empty() ? base : newest;
+            cli.chosen("--model", newest.empty() ? "miniature" : "newest run");
+            std::fprintf(stderr, "no --model: %s (%s)\n", o.model.model.c_str(),
+                         newest.empty() ? "the miniature's base; no run below runs/ has a checkpoint"
+                                        : "the newest run");
+        }
+        const bool one_text = !o.prompt.empty() || !o.ids.empty();
+        if (one_text && !cli.given("--temperature")) o.sampling.temperature = 0;
+        check_sampling(o.sampling);
+        catch_signals();
+        if (o.self_test) return self_test(o, Source(o, o.model.model));
+        if (o.logits) return print_logits(o, Source(o, o.model.model));
+        if (one_text) return answer_one(o, Source(o, o.model.model));
+
+        if (o.data.empty()) {
+            Miniature mini(cli);
+            mini.set("--data", o.data, {"data/ledger/val.jsonl"});
+            mini.set("--answer-format", o.answer_format, std::string("ledger"));
+            std::printf(
+                "no --data: the built-in miniature's validation set; choose another with --data "
+                "FILE.jsonl\n");
+        }
+        if (o.sampling.temperature == 0 && o.samples > 1) {
+            if (cli.given("--samples"))
+                throw UsageError(format("--samples %d at --temperature 0 would all be equal", o.samples),
+                                 "use --samples 1, or a temperature above 0");
+            o.samples = 1;
+            cli.chosen("--samples", "greedy");
+        }
+        cli.print();
+        std::printf("%s\n", device_line(o.device).c_str());
+
+        // The bare program measures the newest run against the base it came from.
+        std::string before;
+        if (miniature && !newest.empty() && !o.dry_run && o.out.empty() && o.write_sft.empty()) {
+            before = evaluate(o, base);
+            if (before.empty()) return 0;
+        }
+        const std::string results = evaluate(o, o.model.model);
+        if (results.empty()) return 0;
+        if (!before.empty()) print_comparison(before, results);
+        std::printf("results: %s\n", results.c_str());
+        if (newest.empty() && miniature)
+            std::printf("next: ./sft\n");
+        else
+            std::printf(
+                "next: ./eval --compare %s OTHER    or    ./eval --model %s --write-sft correct.jsonl\n",
+                results.c_str(), o.model.model.c_str());
+        return 0;
+    });
+}

@@ -1,0 +1,306 @@
+// generate.cuh: many texts at once: continuous batching over a ring cache.
+//
+// A slot holds one sequence. Prompts are prefilled packed, several in a pass; the cache of a prompt is copied
+// to all samples of its group; a slot that falls free is filled at once. The head is computed for the last
+// token of each prompt only. Every token is decided by its own random number, keyed by (seed, problem,
+// sample, number of the token), and every layer adds in an order that does not depend on the batch: a text
+// depends on nothing but its prompt, its key and the settings; not on slots, neighbours or threads.
+//
+//   Generator<Cpu> generator(model, options);
+//   generator.add({ids, key, {0, 1, 2, 3}, tag});
+//   while (generator.step(on_finish, on_token)) {}
+//
+// Finished texts are handed over in the order in which they end. The log-probability of each token is that
+// which the trainer computes for it (layers/sample.cuh).
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kv_cache.cuh"
+#include "layers/sample.cuh"
+#include "model.cuh"
+
+inline std::vector<Window> layer_windows(const ModelConfig& c) {
+    std::vector<Window> out;
+    for (int w : c.window) out.push_back({w, c.sink_tokens});
+    return out;
+}
+
+struct GenerateOptions {
+    Sampling sampling;
+    uint64_t seed = 0;
+    int slots = 32;
+    int max_tokens_per_pass = 4096;  // of a prefill; a longer prompt is a pass of its own
+    int limit = 0;                   // tokens of a prompt and its answer together; 0: the model's positions
+    std::vector<int> stop;           // ids that end a text
+};
+
+// One group: `samples` are the numbers of the texts wanted, which need not start at 0.
+struct Prompt {
+    std::vector<int> ids;
+    uint32_t key = 0;  // keys the random numbers
+    std::vector<int> samples = {0};
+    int64_t tag = 0;  // the caller's
+    int max_new_tokens = 256;
+};
+
+enum class Stop { token, length };
+
+struct Rollout {
+    int64_t tag = 0;
+    int sample = 0, prompt_tokens = 0;
+    std::vector<int> ids;     // the answer, with the stop token if there is one
+    std::vector<float> logp;  // of each of ids
+    Stop stop = Stop::length;
+    double logp_sum() const {
+        double sum = 0;
+        for (float l : logp) sum += double(l);
+        return sum;
+    }
+};
+
+template <class Device>
+class Generator {
+  public:
+    using T = typename Device::real;
+
+    // Errors: no slots; a limit beyond the model's positions; a stop id outside the vocabulary.
+    Generator(Model<Device>& model, const GenerateOptions& options)
+        : model_(model),
+          options_(checked(model.config, options)),
+          cache_(model.dev, layer_windows(model.config), options_.slots + 1, options_.limit,
+                 model.config.kv_heads, model.config.head_dim),
+          rows_(model.dev, size_t(options_.slots) * size_t(model.config.hidden), Memory::workspace),
+          logits_(model.dev, size_t(options_.slots) * size_t(model.config.vocab), Memory::workspace) {
+        for (int s = options_.slots; s >= 0; s--) free_.push_back(s);
+    }
+
+    // Errors: an empty prompt or one that leaves no room for an answer; a token outside the vocabulary.
+    void add(Prompt prompt) {
+        if (prompt.ids.empty()) fail("an empty prompt", "there must be one token to start from");
+        if (int(prompt.ids.size()) >= options_.limit)
+            fail(format("a prompt of %zu tokens leaves no room for an answer (limit %d)", prompt.ids.size(),
+                        options_.limit),
+                 "shorten the prompt, or use a model with more positions");
+        for (int id : prompt.ids)
+            if (id < 0 || id >= model_.config.vocab)
+                fail(format("token %d of a prompt is outside the vocabulary of %d", id, model_.config.vocab),
+                     "do tokenizer.json and config.json belong together?");
+        if (!prompt.samples.empty() && prompt.max_new_tokens > 0) queue_.push_back(std::move(prompt));
+    }
+
+    // Fills free slots, then decodes one token of every running text. Calls token(tag, sample, id) for each
+    // new token and finish(Rollout&&) for each text that ended. Returns false when nothing is left to do.
+    template <class Finish, class Token>
+    bool step(Finish finish, Token token) {
+        admit(finish, token);
+        if (running_.empty()) return false;
+        decode(finish, token);
+        return !running_.empty() || !queue_.empty() || ready_;
+    }
+    template <class Finish>
+    bool step(Finish finish) {
+        return step(finish, [](int64_t, int, int) {});
+    }
+
+    int running() const { return int(running_.size()); }
+    int64_t tokens() const { return tokens_; }                // drawn so far
+    int64_t prompt_tokens() const { return prompt_tokens_; }  // prefilled so far
+    int limit() const { return options_.limit; }
+
+    // Bytes by the arithmetic of the allocations themselves.
+    struct Plan {
+        size_t weights, slot, cache, activations, logits;
+        size_t total() const { return weights + cache + activations + logits; }
+    };
+    static Plan plan(const ModelConfig& c, const GenerateOptions& asked, int longest_prompt) {
+        GenerateOptions o = checked(c, asked);
+        Plan p;
+        p.weights = Model<Device>::weight_bytes(c);
+        p.slot = KvCache<T>::bytes_per_slot(layer_windows(c), o.limit, c.kv_heads, c.head_dim);
+        p.cache = p.slot * size_t(o.slots + 1);
+        p.activations = Model<Device>::activation_bytes(
+            c, std::max({o.slots, std::min(o.max_tokens_per_pass, o.slots * longest_prompt), longest_prompt}),
+            0, false);
+        p.logits = size_t(o.slots) * size_t(c.vocab + c.hidden) * sizeof(T);
+        return p;
+    }
+
+  private:
+    struct Running {
+        Rollout out;
+        int slot, last, position, left;  // `last` is the token to feed, at `position`; tokens still allowed
+        uint32_t key;
+    };
+    // A prefilled prompt some of whose samples have not started.
+    struct Ready {
+        Prompt prompt;
+        int slot;
+        std::vector<int> first;  // (samples) first token of each
+        std::vector<T> logp;
+        size_t next = 0;
+    };
+
+    static GenerateOptions checked(const ModelConfig& c, GenerateOptions o) {
+        check_sampling(o.sampling);
+        if (o.slots < 1 || o.slots > 65536)
+            throw UsageError(format("--slots %d is not between 1 and 65536", o.slots), "32 is a good start");
+        if (o.limit <= 0) o.limit = c.max_positions;
+        if (o.limit > c.max_positions)
+            fail(format("%d tokens are asked for, the model has %d positions", o.limit, c.max_positions),
+                 "lower --max-new-tokens, or shorten the prompt");
+        for (int id : o.stop)
+            if (id < 0 || id >= c.vocab)
+                fail(format("stop token %d is outside the vocabulary of %d", id, c.vocab),
+                     "do tokenizer.json, generation_config.json and config.json belong together?");
+        return o;
+    }
+
+    float uniform(uint32_t key, int sample, int number) const {
+        return sample_uniform(options_.seed, key, uint32_t(sample), uint32_t(number));
+    }
+
+    // Starts samples until every slot is taken. At most one prompt stays ready with samples left; it holds
+    // the slot beyond options.slots.
+    template <class Finish, class Token>
+    void admit(Finish& finish, Token& token) {
+        while (int(running_.size()) < options_.slots) {
+            if (!ready_) {
+                if (prefilled_.empty() && !queue_.empty()) prefill();
+                if (prefilled_.empty()) return;
+                ready_ = std::make_unique<Ready>(std::move(prefilled_.front()));
+                prefilled_.pop_front();
+            }
+            start_one(finish, token);
+        }
+    }
+
+    template <class Finish, class Token>
+    void start_one(Finish& finish, Token& token) {
+        Ready& r = *ready_;
+        const size_t i = r.next++;
+        const bool last = r.next == r.prompt.samples.size();
+        const int length = int(r.prompt.ids.size());
+        Running s;
+        s.out.tag = r.prompt.tag;
+        s.out.sample = r.prompt.samples[i];
+        s.out.prompt_tokens = length;
+        s.key = r.prompt.key;
+        s.position = length - 1;
+        s.left = std::min(r.prompt.max_new_tokens, options_.limit - length);
+        if (last) {
+            s.slot = r.slot;
+        } else {
+            s.slot = free_.back();
+            free_.pop_back();
+            cache_.copy(r.slot, s.slot, length);
+        }
+        const int first = r.first[i];
+        const T logp = r.logp[i];
+        if (last) ready_.reset();
+        if (accept(s, first, logp, finish, token)) running_.push_back(std::move(s));
+    }
+
+    // Adds a drawn token. False if the text has ended; its slot is then free.
+    template <class Finish, class Token>
+    bool accept(Running& s, int id, T logp, Finish& finish, Token& token) {
+        s.out.ids.push_back(id);
+        s.out.logp.push_back(float(logp));
+        s.last = id;
+        s.position++;
+        s.left--;
+        tokens_++;
+        token(s.out.tag, s.out.sample, id);
+        const bool stop = std::find(options_.stop.begin(), options_.stop.end(), id) != options_.stop.end();
+        if (!stop && s.left > 0) return true;
+        s.out.stop = stop ? Stop::token : Stop::length;
+        free_.push_back(s.slot);
+        finish(std::move(s.out));
+        return false;
+    }
+
+    // One packed pass over the next prompts: as many as the free slots' samples and the budget ask for.
+    void prefill() {
+        const ModelConfig& c = model_.config;
+        const int wanted = options_.slots - int(running_.size());
+        Batch batch;
+        for (int samples = 0; !queue_.empty() && samples < wanted; queue_.pop_front()) {
+            Prompt& next = queue_.front();
+            const int length = int(next.ids.size());
+            if (batch.documents() && batch.tokens() + length > options_.max_tokens_per_pass) break;
+            batch.add(next.ids.data(), length);
+            samples += int(next.samples.size());
+            prefilled_.push_back({std::move(next), free_.back(), {}, {}, 0});
+            free_.pop_back();
+        }
+        prompt_tokens_ += batch.tokens();
+        const size_t Q = size_t(c.heads + 2 * c.kv_heads) * size_t(c.head_dim);
+        model_.forward(batch, [&](int layer, const T* qkv) {
+            for (size_t d = 0; d < prefilled_.size(); d++)
+                cache_prompt(model_.dev, cache_, layer, prefilled_[d].slot, qkv + size_t(batch.start[d]) * Q,
+                             batch.start[d + 1] - batch.start[d], c.heads);
+        });
+        row_.clear(), uniform_.clear();
+        for (size_t d = 0; d < prefilled_.size(); d++) {
+            std::copy_n(model_.hidden() + size_t(batch.start[d + 1] - 1) * size_t(c.hidden), c.hidden,
+                        rows_.data() + d * size_t(c.hidden));
+            for (int sample : prefilled_[d].prompt.samples)
+                row_.push_back(int(d)), uniform_.push_back(uniform(prefilled_[d].prompt.key, sample, 0));
+        }
+        draw(rows_.data(), batch.documents());
+        size_t at = 0;
+        for (Ready& r : prefilled_)
+            for (size_t i = 0; i < r.prompt.samples.size(); i++, at++)
+                r.first.push_back(token_[at]), r.logp.push_back(logp_[at]);
+    }
+
+    // Logits of `rows` hidden states x, and one draw for each of row_ and uniform_: into token_, logp_.
+    void draw(const T* x, int rows) {
+        const ModelConfig& c = model_.config;
+        token_.resize(row_.size()), logp_.resize(row_.size());
+        head_logits(model_.dev, logits_.data(), x, model_.head(), rows, c.hidden, c.vocab);
+        sample_tokens(model_.dev, token_.data(), logp_.data(), logits_.data(), row_.data(), uniform_.data(),
+                      int(row_.size()), c.vocab, options_.sampling);
+    }
+
+    template <class Finish, class Token>
+    void decode(Finish& finish, Token& token) {
+        const ModelConfig& c = model_.config;
+        const int B = int(running_.size());
+        feed_.clear(), position_.clear(), slot_.clear(), row_.clear(), uniform_.clear();
+        for (const Running& s : running_) {
+            row_.push_back(int(feed_.size()));
+            feed_.push_back(s.last), position_.push_back(s.position), slot_.push_back(s.slot);
+            uniform_.push_back(uniform(s.key, s.out.sample, int(s.out.ids.size())));
+        }
+        model_.decode(feed_.data(), position_.data(), B, [&](int layer, T* att, const T* qkv) {
+            cache_append(model_.dev, cache_, layer, qkv, slot_.data(), position_.data(), B, c.heads);
+            attention_decode(model_.dev, att, qkv, cache_, layer, slot_.data(), position_.data(), B, c.heads);
+        });
+        draw(model_.hidden(), B);
+        size_t kept = 0;
+        for (size_t i = 0; i < running_.size(); i++)
+            if (accept(running_[i], token_[i], logp_[i], finish, token)) {
+                if (kept != i) running_[kept] = std::move(running_[i]);
+                kept++;
+            }
+        running_.erase(running_.begin() + int64_t(kept), running_.end());
+    }
+
+    Model<Device>& model_;
+    const GenerateOptions options_;
+    KvCache<T> cache_;
+    Buffer<T, Device> rows_, logits_;  // (slots,D), (slots,V)
+    std::deque<Prompt> queue_;
+    std::deque<Ready> prefilled_;
+    std::unique_ptr<Ready> ready_;
+    std::vector<Running> running_;
+    std::vector<int> free_;
+    std::vector<int> feed_, position_, slot_, row_, token_;
+    std::vector<float> uniform_;
+    std::vector<T> logp_;
+    int64_t tokens_ = 0, prompt_tokens_ = 0;
+};

@@ -1,0 +1,266 @@
+// kv_cache.cuh: keys and values of the sequences being written, in rings, and attention over them.
+//
+// A slot holds one sequence. In a layer with a window a slot keeps the tiles of keys that a query can still
+// see, in a ring, and the tiles with sinks apart; in a layer without one it keeps all tiles up to the limit.
+// The tiles are those of layers/attention.cuh, aligned to positions, and are walked with its kernels in its
+// order: a decoded row equals the row of a training pass bit for bit. Keys are stored rotated.
+//
+// A tile is stale beyond the newest position of its slot and holds anything there (the sequence before, or
+// never written memory); no stale number is multiplied, not even by 0.
+#pragma once
+#include <vector>
+
+#include "layers/attention.cuh"
+
+namespace attention {
+
+// A value is kept in panels of the register block's width, each (32 keys, width), so that a pass over a tile
+// reads memory in order. The panel that holds column e:
+struct Panel {
+    int first, width;
+};
+template <class T>
+Panel value_panel(int E, int e) {
+    constexpr int width = block_vectors * lanes<T>;
+    const int first = e / width * width;
+    return {first, std::min(width, padded<T>(E) - first)};
+}
+
+}  // namespace attention
+
+template <class T>
+class KvCache {
+  public:
+    // One window per layer; positions 0 .. limit-1 in each of `slots` slots.
+    KvCache(CpuDevice<T>& device, const std::vector<Window>& windows, int slots, int limit, int G, int E)
+        : slots_(slots), limit_(limit), G_(G), E_(E) {
+        size_t offset = 0;
+        for (const Window& w : windows) {
+            layers_.push_back(make_layer(w, limit, offset));
+            offset += size_t(slots) * layers_.back().tiles() * G * tile_size();
+        }
+        data_ = Buffer<T, CpuDevice<T>>(device, offset, Memory::cache);
+    }
+
+    // Bytes of one slot, for memory plans: flat in the limit once that is beyond the window.
+    static size_t bytes_per_slot(const std::vector<Window>& windows, int limit, int G, int E) {
+        size_t tiles = 0;
+        for (const Window& w : windows) tiles += make_layer(w, limit, 0).tiles();
+        return tiles * G * tile_size(E) * sizeof(T);
+    }
+
+    int slots() const { return slots_; }
+    int limit() const { return limit_; }
+    int layers() const { return int(layers_.size()); }
+    int G() const { return G_; }
+    int E() const { return E_; }
+    const Window& window(int layer) const { return layers_[layer].window; }
+    T* data() { return data_.data(); }
+    size_t size() const { return data_.size(); }
+
+    // Tile `index` (keys index*32 ..) of head g: keys as (E, 32), then values as (32, padded
+    // E).
+    T* keys(int layer, int slot, int g, int index) { return data_.data() + offset(layer, slot, g, index); }
+    const T* keys(int layer, int slot, int g, int index) const {
+        return data_.data() + offset(layer, slot, g, index);
+    }
+    T* values(int layer, int slot, int g, int index) {
+        return keys(layer, slot, g, index) + attention::tile * E_;
+    }
+    const T* values(int layer, int slot, int g, int index) const {
+        return keys(layer, slot, g, index) + attention::tile * E_;
+    }
+
+    // Writes the key and value of one token. `key` and `value` are (G, E).
+    void put(int layer, int slot, int position, const T* key, const T* value) {
+        const int index = position / attention::tile, at = position % attention::tile;
+        for (int g = 0; g < G_; g++) {
+            T *k = keys(layer, slot, g, index) + at, *v = values(layer, slot, g, index);
+            for (int e = 0; e < E_; e++) k[e * attention::tile] = key[g * E_ + e];
+            for (int e = 0; e < E_; e++) {
+                attention::Panel panel = attention::value_panel<T>(E_, e);
+                v[panel.first * attention::tile + at * panel.width + e - panel.first] = value[g * E_ + e];
+            }
+        }
+    }
+
+    // Copies a sequence of `length` tokens from one slot to another, in all layers.
+    void copy(int from, int to, int length) {
+        for (int l = 0; l < layers(); l++)
+            for_live_tiles(l, length, [&](int index) {
+                for (int g = 0; g < G_; g++)
+                    std::copy_n(keys(l, from, g, index), tile_size(), keys(l, to, g, index));
+            });
+    }
+
+    // Calls f(index) for the tiles of a layer that a query at position `length` or later can see, of a
+    // sequence of `length` tokens.
+    template <class F>
+    void for_live_tiles(int layer, int length, F f) const {
+        if (length > 0)
+            attention::for_tiles(window(layer), length, length, 0, (length - 1) / attention::tile + 1, f);
+    }
+
+    // Fails if the slot or the position is outside the cache.
+    void check(int slot, int position) const {
+        if (slot < 0 || slot >= slots_ || position < 0 || position >= limit_)
+            fail(format("slot %d, position %d: the cache has %d slots of %d positions", slot, position,
+                        slots_, limit_),
+                 "raise --max-new-tokens or --slots");
+    }
+
+  private:
+    struct Layer {
+        Window window;
+        int sink_tiles, ring_tiles;
+        size_t offset;
+        int tiles() const { return sink_tiles + ring_tiles; }
+    };
+    static Layer make_layer(const Window& w, int limit, size_t offset) {
+        const int size = attention::tile, all = (limit + size - 1) / size;
+        if (w.width == 0 || w.width >= limit) return {w, 0, all, offset};
+        int sinks = (w.sinks + size - 1) / size, ring = (w.width + size - 2) / size + 1;
+        if (sinks + ring >= all) return {w, 0, all, offset};
+        return {w, sinks, ring, offset};
+    }
+    static size_t tile_size(int E) { return size_t(attention::tile) * (E + attention::padded<T>(E)); }
+    size_t tile_size() const { return tile_size(E_); }
+    size_t offset(int layer, int slot, int g, int index) const {
+        const Layer& l = layers_[layer];
+        int at = index < l.sink_tiles ? index : l.sink_tiles + (index - l.sink_tiles) % l.ring_tiles;
+        return l.offset + ((size_t(slot) * G_ + g) * l.tiles() + at) * tile_size();
+    }
+
+    int slots_, limit_, G_, E_;
+    std::vector<Layer> layers_;
+    Buffer<T, CpuDevice<T>> data_;
+};
+
+// Writes the newest token of B sequences, rows of qkv (B, Q), queries and keys rotated, to their slots (B) at
+// their positions (B).
+template <class T>
+void cache_append(CpuDevice<T>&, KvCache<T>& cache, int layer, const T* qkv, const int* slots,
+                  const int* positions, int B, int H) {
+    const size_t Q = size_t(H + 2 * cache.G()) * cache.E(), key = size_t(H) * cache.E(),
+                 value = key + size_t(cache.G()) * cache.E();
+    for (int b = 0; b < B; b++) {
+        cache.check(slots[b], positions[b]);
+        cache.put(layer, slots[b], positions[b], qkv + b * Q + key, qkv + b * Q + value);
+    }
+}
+
+// Writes a prompt of `length` tokens, rows of a prefill pass's qkv (length, Q), to a slot: the tiles that
+// later tokens can see.
+template <class T>
+void cache_prompt(CpuDevice<T>&, KvCache<T>& cache, int layer, int slot, const T* qkv, int length, int H) {
+    const size_t Q = size_t(H + 2 * cache.G()) * cache.E(), key = size_t(H) * cache.E(),
+                 value = key + size_t(cache.G()) * cache.E();
+    if (length > 0) cache.check(slot, length - 1);
+    cache.for_live_tiles(layer, length, [&](int index) {
+        for (int t = index * attention::tile; t < std::min(length, (index + 1) * attention::tile); t++)
+            cache.put(layer, slot, t, qkv + t * Q + key, qkv + t * Q + value);
+    });
+}
+
+namespace attention {
+
+// R query heads of one group at `position`, rows of `query`, against the tiles of their sequence; out as
+// query.
+template <int R, class T>
+void decode_rows(T* out, const T* query, const KvCache<T>& cache, int layer, int slot, int g, int position,
+                 Pieces<T> scratch) {
+    constexpr int L = lanes<T>, V = tile / L;
+    const int E = cache.E(), ld = padded<T>(E);
+    const Window window = cache.window(layer);
+    T *rows = scratch.take(R * ld), *o = scratch.take(R * ld), *p = scratch.take(R * tile);
+    copy_rows(rows, query, E, R, R, E, T(1 / std::sqrt(T(E))));
+    std::fill(o, o + R * ld, T(0));
+    typedef T Granule __attribute__((vector_size(granule * sizeof(T))));
+    static_assert(R <= L, "one vector holds a number of every row");
+    T maximum[L], sum[L] = {}, next[L] = {}, part[L] = {}, alpha[L];
+    std::fill(maximum, maximum + L, T(no_score));
+    for_tiles(window, position, position, 0, position / tile + 1, [&](int index) {
+        const int first = index * tile;
+        const KeyRange k = visible_keys(window, position, position, first);
+        if (k.begin >= k.end) return;
+        const T *keys = cache.keys(layer, slot, g, index), *values = cache.values(layer, slot, g, index);
+        add_block<R, V, Start::zero, T, true>(p, tile, {rows, size_t(ld), 1, keys, tile, L, E});
+        const bool all = all_visible(window, position, position, first, first + tile - 1);
+        for (int r = 0; r < R; r++) {
+            Vec<T> m = splat(maximum[r]);
+            for (T* s = p + r * tile; s < p + (r + 1) * tile; s += L) {
+                Vec<T> x = load(s);
+                if (!all)
+                    store(s, x = mask<T>(x, window, Positions<T>{} + position,
+                                         ascending<T>(first + int(s - p) - r * tile)));
+                m = x > m ? x : m;
+            }
+            next[r] = max_lane(m);
+        }
+        for (int r = 0; r < R; r++) {
+            Granule total = {};
+            for (T* s = p + r * tile; s < p + (r + 1) * tile; s += L) store(s, exp(load(s) - splat(next[r])));
+            for (int j = 0; j < tile; j += granule) {
+                Granule x;
+                std::memcpy(&x, p + r * tile + j, sizeof x);
+                total += x;
+            }
+            part[r] = sum_lanes(total);
+        }
+        store(alpha, exp(load(maximum) - load(next)));
+        store(sum, fma(load(sum), load(alpha), load(part)));
+        store(maximum, load(next));
+        // Visible keys alone: what lies beyond may be stale.
+        const int end = std::min(k.end, position + 1 - first);
+        for (int e = 0; e < ld;) {
+            const size_t width = value_panel<T>(E, e).width;
+            const Operands<T> pv{p + k.begin, tile,         1, values + e * tile + k.begin * width, width,
+                                 L,           end - k.begin};
+            if (width == L)
+                add_block<R, 1, Start::scaled, T, true>(o + e, ld, pv, alpha);
+            else
+                add_block<R, block_vectors, Start::scaled, T, true>(o + e, ld, pv, alpha);
+            e += width;
+        }
+    });
+    for (int r = 0; r < R; r++)
+        copy_rows_out(out + size_t(r) * E, E, o + r * ld, 1, E, sum[r] == 0 ? T(0) : 1 / sum[r]);
+}
+
+// The same for 1 <= rows <= 8 known at run time.
+template <class T, int... I>
+void decode_rows(int rows, T* out, const T* query, const KvCache<T>& cache, int layer, int slot, int g,
+                 int position, Pieces<T> scratch, std::integer_sequence<int, I...>) {
+    using Kernel = void (*)(T*, const T*, const KvCache<T>&, int, int, int, int, Pieces<T>);
+    static constexpr Kernel kernels[] = {decode_rows<I + 1, T>...};
+    kernels[rows - 1](out, query, cache, layer, slot, g, position, scratch);
+}
+
+}  // namespace attention
+
+// out (B, H*E) of the newest tokens of B sequences, whose rows of qkv (B, Q) were appended to their slots (B)
+// at positions (B). One pass over a tile serves all query heads of its group.
+template <class T>
+void attention_decode(CpuDevice<T>& device, T* out, const T* qkv, const KvCache<T>& cache, int layer,
+                      const int* slots, const int* positions, int B, int H) {
+    using namespace attention;
+    const int G = cache.G(), E = cache.E(), group = H / G;
+    const size_t Q = size_t(H + 2 * G) * E, scratch_size = 8 * (2 * padded<T>(E) + tile);
+    double keys = 0;
+    for (int b = 0; b < B; b++) {
+        cache.check(slots[b], positions[b]);
+        keys += positions[b] + 1 - first_key(cache.window(layer), positions[b]);
+    }
+    const int threads = keys * H * E < 2e5 ? 1 : std::min(omp_get_max_threads(), B * G);
+    Buffer<T, CpuDevice<T>> scratch(device, threads * scratch_size, Memory::workspace);
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int i = 0; i < B * G; i++) {
+        const int b = i / G, g = i % G;
+        const Pieces<T> pieces{scratch.data() + omp_get_thread_num() * scratch_size};
+        for (int h = 0; h < group; h += 8) {
+            const size_t at = size_t(g * group + h) * E;
+            decode_rows(std::min(8, group - h), out + b * size_t(H) * E + at, qkv + b * Q + at, cache, layer,
+                        slots[b], g, positions[b], pieces, std::make_integer_sequence<int, 8>());
+        }
+    }
+}

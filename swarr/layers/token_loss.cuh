@@ -1,0 +1,228 @@
+// token_loss.cuh: the one loss of supervised fine-tuning and of CISPO, fused with the output projection.
+//
+//   z = x Wv^T / temperature,   logp = z(target) - log sum_v exp z(v),   H = - sum_v p(v) log p(v)
+//   loss = sum over tokens with a target of  scale * (- c logp + kl_coef * KL - entropy_coef * H)
+//
+//   c: supervised 1 or a weight of the data; CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4-5)
+//      clip(exp(logp - old_logp), ratio_low, ratio_high) * advantage, held constant in the gradient.
+//   KL: estimate of KL(policy || reference) from the one sampled token, exp(d) - d - 1 with d = ref_logp -
+//   logp
+//      ("k3", J. Schulman, Approximating KL divergence, 2020); it is differentiated as written.
+//
+//   dlogp = scale * (- c + kl_coef * (1 - exp(ref_logp - logp)))
+//   dz(v) = dlogp * ([v = target] - p(v)) + scale * entropy_coef * p(v) * (log p(v) + H)
+//   dx = dz Wv / temperature     overwritten; zero for a token without a target
+//   dWv += dz^T x / temperature  accumulated
+//
+// Only tokens with a target are computed, in chunks: N x V logits never exist, and the gradient of the logits
+// replaces them in place. Each sum over V runs lane by lane from v = 0 and adds the lanes last; each gradient
+// is one chain over V or over tokens (matmul.cuh). So no result depends on the chunk, the batch or the
+// threads. What the sampler records as a token's log-probability comes from the same softmax_row() and is
+// therefore equal to the trainer's, bit for bit.
+#pragma once
+#include <limits>
+#include <string>
+
+#include "matmul.cuh"
+
+template <class T>
+struct TokenLoss {
+    int N = 0, D = 0, V = 0;
+    const T* x = nullptr;          // (N, D) final hidden states
+    Weight<T> w{};                 // (V, D)
+    const int* targets = nullptr;  // (N) token to predict, -1 = none
+    double temperature = 1;
+
+    // the coefficient c
+    const T* coefficient = nullptr;        // (N), or null for 1; not with the next two
+    const T* old_logp = nullptr;           // (N) CISPO
+    const T* advantage = nullptr;          // (N)
+    double ratio_low = 0, ratio_high = 5;  // bounds on exp(logp - old_logp)
+    double kl_coef = 0, entropy_coef = 0;  // off unless asked for
+    const T* ref_logp = nullptr;           // (N), with kl_coef
+    double scale = 1;                      // 1 / target tokens of the global batch
+    const T* token_scale = nullptr;        // (N), times scale; for normalising by sequence
+
+    // results, each null if not wanted; a token without a target gets 0 (argmax: -1)
+    T* logp = nullptr;      // (N)
+    T* entropy = nullptr;   // (N)
+    T* ratio = nullptr;     // (N) exp(logp - old_logp) before the bounds
+    int* argmax = nullptr;  // (N) likeliest token, the first of equals
+    T* dx = nullptr;        // (N, D)
+    T* dw = nullptr;        // (V, D) accumulated
+};
+
+struct TokenLossSum {
+    double loss = 0;  // in token order
+    int targets = 0;
+};
+
+// ---------------------------------------------------------------------------------------------------- CPU
+
+// Rows of logits are worth 128 MB: dWv is read and written once a chunk, so chunks are large.
+inline int token_loss_chunk(int max_tokens, int V) {
+    const int rows = int(std::max<int64_t>(16, (int64_t(1) << 25) / V));
+    return std::max(1, std::min({rows, max_tokens, 1024}));
+}
+
+template <class T>
+struct TokenLossWorkspace {
+    int chunk;
+    Buffer<T, CpuDevice<T>> logits, x, dx;
+    Buffer<double, CpuDevice<T>> terms;
+    Buffer<int, CpuDevice<T>> tokens;
+    TokenLossWorkspace(CpuDevice<T>& device, int max_tokens, int D, int V)
+        : chunk(token_loss_chunk(max_tokens, V)),
+          logits(device, size_t(chunk) * V, Memory::workspace),
+          x(device, size_t(chunk) * D, Memory::workspace),
+          dx(device, size_t(chunk) * D, Memory::workspace),
+          terms(device, size_t(chunk), Memory::workspace),
+          tokens(device, size_t(chunk), Memory::workspace) {}
+
+    static size_t bytes(int max_tokens, int D, int V) {
+        size_t rows = size_t(token_loss_chunk(max_tokens, V));
+        return rows * ((size_t(V) + 2 * size_t(D)) * sizeof(T) + sizeof(double) + sizeof(int));
+    }
+};
+
+// What a row of logits (V) needs for any log-probability: log p(v) = z(v) - log_sum, z(v) = logit /
+// temperature
+// - max.
+template <class T>
+struct SoftmaxRow {
+    T inverse_temperature, max = 0, log_sum, inverse_sum, entropy;
+    T z(T logit) const { return logit * inverse_temperature - max; }
+    T logp(T logit) const { return z(logit) - log_sum; }
+
+    // z of logits v, v + 1, ...; lanes past the end get a number of which exp is 0 and 0 times it is 0.
+    Vec<T> z(const T* logits, int v, int V) const {
+        if (v + lanes<T> <= V) return load(logits + v) * inverse_temperature - max;
+        Vec<T> z = splat(std::numeric_limits<T>::lowest() / 4);
+        for (int j = 0; v + j < V; j++) z[j] = this->z(logits[v + j]);
+        return z;
+    }
+};
+
+template <class T>
+SoftmaxRow<T> softmax_row(const T* logits /*(V)*/, int V, double temperature) {
+    SoftmaxRow<T> row;
+    row.inverse_temperature = T(1 / temperature);
+    Vec<T> max = splat(-std::numeric_limits<T>::infinity());
+    for (int v = 0; v < V; v += lanes<T>) {
+        Vec<T> z = row.z(logits, v, V);
+        max = z > max ? z : max;
+    }
+    row.max = max_lane(max);
+    Vec<T> sum{}, weighted{};
+    for (int v = 0; v < V; v += lanes<T>) {
+        Vec<T> z = row.z(logits, v, V), e = exp(z);
+        sum += e;
+        weighted = fma(e, z, weighted);
+    }
+    const T total = sum_lanes(sum);
+    row.log_sum = std::log(total);
+    row.inverse_sum = 1 / total;
+    row.entropy = row.log_sum - sum_lanes(weighted) * row.inverse_sum;
+    return row;
+}
+
+namespace token_loss {
+
+// A row of logits becomes the gradient of the loss by it. dentropy: of the loss by -H.
+template <class T>
+void gradient_row(T* logits, int V, const SoftmaxRow<T>& row, int target, T dlogp, T dentropy) {
+    const T a = -dlogp * row.inverse_temperature, b = dentropy * row.inverse_temperature;
+    for (int v = 0; v < V; v += lanes<T>) {
+        Vec<T> z = row.z(logits, v, V), p = exp(z) * row.inverse_sum;
+        Vec<T> d = b == 0 ? p * a : p * fma(splat(b), z - row.log_sum + row.entropy, splat(a));
+        if (v + lanes<T> <= V)
+            store(logits + v, d);
+        else
+            for (int j = 0; v + j < V; j++) logits[v + j] = d[j];
+    }
+    logits[target] -= a;
+}
+
+// One token: fills its results, returns its term of the loss and the derivatives of the loss.
+struct Term {
+    double loss, dlogp, dentropy;
+};
+template <class T>
+Term token_term(const TokenLoss<T>& t, int n, const SoftmaxRow<T>& row, T logp) {
+    const double scale = t.scale * (t.token_scale ? double(t.token_scale[n]) : 1.0);
+    double c = t.coefficient ? double(t.coefficient[n]) : 1.0;
+    if (t.old_logp) {
+        const double ratio = std::exp(double(logp) - double(t.old_logp[n]));
+        if (t.ratio) t.ratio[n] = T(ratio);
+        c = std::min(std::max(ratio, t.ratio_low), t.ratio_high) * double(t.advantage[n]);
+    }
+    double loss = -c * logp, dlogp = -c;
+    if (t.kl_coef != 0) {
+        const double d = double(t.ref_logp[n]) - double(logp);
+        loss += t.kl_coef * (std::exp(d) - d - 1);
+        dlogp += t.kl_coef * (1 - std::exp(d));
+    }
+    loss -= t.entropy_coef * double(row.entropy);
+    return {scale * loss, scale * dlogp, scale * t.entropy_coef};
+}
+
+}  // namespace token_loss
+
+// Log-probabilities, entropies, ..., and with dx or dw the gradients. Throws for a target outside 0..V-1.
+template <class T>
+TokenLossSum token_loss_forward_backward(CpuDevice<T>& device, TokenLossWorkspace<T>& workspace,
+                                         const TokenLoss<T>& t) {
+    TokenLossSum result;
+    const size_t D = size_t(t.D), V = size_t(t.V);
+    T *logits = workspace.logits.data(), *x = workspace.x.data(), *dx = workspace.dx.data();
+    int* tokens = workspace.tokens.data();
+    double* terms = workspace.terms.data();
+    for (int next = 0; next < t.N;) {
+        int count = 0;
+        for (; next < t.N && count < workspace.chunk; next++) {
+            const int target = t.targets[next];
+            if (target >= t.V)
+                fail(
+                    "target token " + std::to_string(target) + " with a vocabulary of " + std::to_string(t.V),
+                    "the data were made with another tokenizer");
+            if (target >= 0) {
+                std::copy_n(t.x + next * D, D, x + count * D);
+                tokens[count++] = next;
+                continue;
+            }
+            if (t.logp) t.logp[next] = 0;
+            if (t.entropy) t.entropy[next] = 0;
+            if (t.ratio) t.ratio[next] = 0;
+            if (t.argmax) t.argmax[next] = -1;
+            if (t.dx) std::fill_n(t.dx + next * D, D, T(0));
+        }
+        matmul_forward<T>(device, logits, x, t.w, nullptr, count, t.V, t.D);
+#pragma omp parallel for schedule(static) if (count * V > (1 << 15))
+        for (int i = 0; i < count; i++) {
+            const int n = tokens[i], target = t.targets[n];
+            T* z = logits + i * V;
+            const SoftmaxRow<T> row = softmax_row(z, t.V, t.temperature);
+            const T logp = row.logp(z[target]);
+            const token_loss::Term term = token_loss::token_term(t, n, row, logp);
+            terms[i] = term.loss;
+            if (t.logp) t.logp[n] = logp;
+            if (t.entropy) t.entropy[n] = row.entropy;
+            if (t.argmax) t.argmax[n] = int(std::find_if(z, z + V, [&](T v) { return row.z(v) == 0; }) - z);
+            if (t.dx || t.dw) token_loss::gradient_row(z, t.V, row, target, T(term.dlogp), T(term.dentropy));
+        }
+        for (int i = 0; i < count; i++) result.loss += terms[i];
+        result.targets += count;
+        if (t.dx || t.dw)
+            matmul_backward<T>(device, t.dx ? dx : nullptr, t.dw, nullptr, logits, x, t.w, count, t.V, t.D);
+        if (t.dx)
+            for (int i = 0; i < count; i++) std::copy_n(dx + i * D, D, t.dx + tokens[i] * D);
+    }
+    return result;
+}
+
+// Rows of logits, for sampling: few rows only, the result is N x V.
+template <class T>
+void head_logits(CpuDevice<T>& device, T* logits /*(N, V)*/, const T* x /*(N, D)*/, Weight<T> w /*(V, D)*/,
+                 int N, int D, int V) {
+    matmul_forward<T>(device, logits, x, w, nullptr, N, V, D);
+}

@@ -1,0 +1,509 @@
+// model.cuh: a decoder of the Qwen2 / Qwen3 / Llama family: parameters, activations, forward, backward.
+//
+//   x = embed[token]
+//   each layer:  x += Wo attention(rope(norm_qk(Wqkv norm1(x) + b)))
+//                x += Wdown swiglu(Wgu norm2(x))
+//   logits = Whead norm(x)          (fused with the loss in token_loss.cuh; N x V logits never exist)
+//
+// Parameters lie in one flat buffer, matrices first, then norms and biases (which are not decayed). The rows
+// of q, k and v are neighbours, so that one matrix product makes the fused (N, Q) rows; likewise gate and up.
+// Gradients have the same layout and accumulate until zero_gradients().
+//
+// Recompute levels: 0 keeps every activation; 1 makes the norms' outputs and swiglu's output again in the
+// backward pass (cheap, element-wise); 2 keeps each layer's input only and runs the layer again. Same bits at
+// every level.
+#pragma once
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config.h"
+#include "layers/adamw.cuh"
+#include "layers/attention.cuh"
+#include "layers/embedding.cuh"
+#include "layers/matmul.cuh"
+#include "layers/rmsnorm.cuh"
+#include "layers/rope.cuh"
+#include "layers/swiglu.cuh"
+#include "layers/token_loss.cuh"
+#include "rng.h"
+#include "safetensors.h"
+
+// One tensor under its Hugging Face name.
+struct Parameter {
+    std::string name;
+    std::vector<int64_t> shape;
+    size_t offset, size;
+};
+
+// Where everything lies in the flat buffer.
+struct Layout {
+    struct Layer {
+        size_t norm1 = 0, wqkv = 0, bqkv = 0, norm_q = 0, norm_k = 0, wo = 0, norm2 = 0, wgu = 0, wdown = 0;
+    };
+    size_t embed = 0, head = 0, norm = 0;  // head == embed when tied
+    std::vector<Layer> layer;
+    size_t matrices = 0, total = 0;     // [0, matrices) is decayed, [matrices, total) is not
+    std::vector<Parameter> parameters;  // in the order of the buffer
+
+    explicit Layout(const ModelConfig& c) {
+        std::map<std::string, std::vector<int64_t>> shapes;
+        for (const TensorShape& t : model_tensors(c)) shapes[t.name] = t.shape;
+        auto group = [&](const std::string& prefix, const std::vector<std::string>& names) {
+            total = (total + 15) / 16 * 16;  // a group starts on a 64-byte line and has no gaps
+            size_t start = total;
+            for (const std::string& name : names) {
+                const std::vector<int64_t>& shape = shapes.at(prefix + name);
+                size_t size = 1;
+                for (int64_t s : shape) size *= size_t(s);
+                parameters.push_back({prefix + name, shape, total, size});
+                total += size;
+            }
+            return start;
+        };
+        layer.resize(size_t(c.layers));
+        auto prefix = [](int l) { return "model.layers." + std::to_string(l) + "."; };
+
+        embed = group("model.", {"embed_tokens.weight"});
+        for (int l = 0; l < c.layers; l++) {
+            Layer& at = layer[size_t(l)];
+            at.wqkv = group(prefix(l) + "self_attn.", {"q_proj.weight", "k_proj.weight", "v_proj.weight"});
+            at.wo = group(prefix(l) + "self_attn.", {"o_proj.weight"});
+            at.wgu = group(prefix(l) + "mlp.", {"gate_proj.weight", "up_proj.weight"});
+            at.wdown = group(prefix(l) + "mlp.", {"down_proj.weight"});
+        }
+        head = c.tied ? embed : group("", {"lm_head.weight"});
+        matrices = total;
+        for (int l = 0; l < c.layers; l++) {
+            Layer& at = layer[size_t(l)];
+            at.norm1 = group(prefix(l), {"input_layernorm.weight"});
+            if (c.qkv_bias)
+                at.bqkv = group(prefix(l) + "self_attn.", {"q_proj.bias", "k_proj.bias", "v_proj.bias"});
+            if (c.qk_norm) {
+                at.norm_q = group(prefix(l) + "self_attn.", {"q_norm.weight"});
+                at.norm_k = group(prefix(l) + "self_attn.", {"k_norm.weight"});
+            }
+            at.norm2 = group(prefix(l), {"post_attention_layernorm.weight"});
+        }
+        norm = group("model.", {"norm.weight"});
+    }
+};
+
+// Packed documents: no padding, attention never crosses a document.
+struct Batch {
+    std::vector<int> token, position;  // (N)
+    std::vector<int> start = {0};      // (documents + 1): cu_seqlens
+    int tokens() const { return int(token.size()); }
+    int documents() const { return int(start.size()) - 1; }
+    void add(const int* ids, int n) {
+        for (int i = 0; i < n; i++) token.push_back(ids[i]), position.push_back(i);
+        start.push_back(tokens());
+    }
+    void clear() {
+        token.clear();
+        position.clear();
+        start.assign(1, 0);
+    }
+};
+
+// Floating-point operations of one forward pass (a backward pass costs twice that), counting only the keys
+// that the window lets a query see: 2 per parameter of a matrix and token, 4 * H * E per visible pair and
+// layer.
+inline double forward_flops(const ModelConfig& c, const std::vector<int>& start, bool with_head = true) {
+    double tokens = start.back();
+    double matrices = double(c.heads + 2 * c.kv_heads) * c.head_dim * c.hidden +
+                      double(c.hidden) * c.heads * c.head_dim + 3.0 * c.ff * c.hidden;
+    double flops = 2 * tokens * (matrices * c.layers + (with_head ? double(c.vocab) * c.hidden : 0));
+    for (int l = 0; l < c.layers; l++)
+        for (size_t d = 0; d + 1 < start.size(); d++) {
+            double T = start[d + 1] - start[d], W = c.window[size_t(l)], S = c.sink_tokens, pairs;
+            if (W == 0 || W >= T) {
+                pairs = T * (T + 1) / 2;
+            } else {
+                pairs = W * (W + 1) / 2 + (T - W) * W;
+                double outside =
+                    std::min(S, T - W);  // sink s is outside the window for queries s + W ... T - 1
+                pairs += outside * (T - W) - outside * (outside - 1) / 2;
+            }
+            flops += 4.0 * pairs * c.heads * c.head_dim;
+        }
+    return flops;
+}
+
+template <class Device>
+class Model {
+  public:
+    using T = typename Device::real;
+
+    Model(Device& device, const ModelConfig& config)
+        : dev(device), config(config), layout(config), params_(device, layout.total, Memory::weights) {}
+
+    Device& dev;
+    const ModelConfig config;
+    const Layout layout;
+
+    T* params() { return params_.data(); }
+    const T* params() const { return params_.data(); }
+    T* gradients() { return grads_.data(); }
+    bool training() const { return grads_.size() != 0; }
+
+    // Weights of a fresh model: normal with deviation 0.02 (GPT-2's), projections into the residual stream
+    // scaled by 1 / sqrt(2 L), norms 1, biases 0. Depends on the seed and the tensor's place alone.
+    void initialize(uint64_t seed) {
+        uint32_t index = 0;
+        const Json range = config.original.value("initializer_range", Json(0.02));
+        const double base = range.is_number() ? range.get<double>() : 0.02;
+        for (const Parameter& p : layout.parameters) {
+            T* w = params() + p.offset;
+            bool residual = ends_with(p.name, "o_proj.weight") || ends_with(p.name, "down_proj.weight");
+            double deviation = base / (residual ? std::sqrt(2.0 * config.layers) : 1.0);
+            for (size_t i = 0; i < p.size; i++)
+                w[i] = p.shape.size() == 2 ? T(deviation * normal_at(seed, Stream::init, index, i))
+                                           : T(ends_with(p.name, "bias") ? 0 : 1);
+            index++;
+        }
+        weights_changed();
+    }
+
+    // From a model folder. Errors: whatever check_weights() and the reader find, NaN and Inf included.
+    void load(const std::string& folder) {
+        SafetensorsReader reader = SafetensorsReader::open(folder);
+        check_weights(reader, config);
+        read_parameters(reader, "", params());
+    }
+
+    // One array laid out like the parameters (weights, or a moment of the optimizer), under prefixed names.
+    void read_parameters(const SafetensorsReader& reader, const std::string& prefix, T* to) {
+        std::vector<typename SafetensorsReader::Target<T>> targets;
+        for (const Parameter& p : layout.parameters)
+            targets.push_back({&reader.expect(prefix + p.name, p.shape), to + p.offset});
+        reader.read_all(targets);
+        if (to == params()) weights_changed();
+    }
+    void add_parameters(SafetensorsWriter& writer, const std::string& prefix, const T* from,
+                        Dtype dtype) const {
+        for (const Parameter& p : layout.parameters)
+            writer.add(prefix + p.name, dtype, p.shape, from + p.offset);
+    }
+
+    // Must follow every change of the weights: the packed forms are made again when next needed.
+    void weights_changed() { packed_fresh_ = false; }
+
+    // Memory for training passes of up to `max_tokens`.
+    void prepare_training(int max_tokens, int recompute) {
+        if (!training()) grads_ = Buffer<T, Device>(dev, layout.total, Memory::gradients);
+        recompute_ = recompute;
+        capacity_ = max_tokens;
+        allocate_activations(max_tokens, true);
+    }
+    void zero_gradients() { dev.zero(grads_.data(), layout.total * sizeof(T)); }
+
+    // Runs all layers; the normed output of the last one is at hidden(). `after_attention(layer, qkv)` sees
+    // each layer's fused rows (rotated), from which a prefill fills its cache.
+    template <class AfterAttention>
+    void forward(const Batch& b, AfterAttention after_attention) {
+        const int N = b.tokens();
+        reserve(N);
+        need_positions(b.position.data(), N);
+        pack();
+        batch_ = &b;
+        embedding_forward(dev, act_[0].x, b.token.data(), params() + layout.embed, N, config.hidden);
+        for (int l = 0; l < config.layers; l++) {
+            Activations& a = act_[size_t(l)];
+            layer_forward(l, a, N, b.position.data(), [&](Activations& at) {
+                attention_forward(dev, at.att, at.lse, at.qkv, b.start.data(), b.documents(), window(l),
+                                  config.heads, config.kv_heads, config.head_dim);
+                after_attention(l, at.qkv);
+            });
+        }
+        rmsnorm_forward(dev, final_.data(), final_r_.data(), last_.data(), params() + layout.norm,
+                        plain_rows(N, config.hidden), config.hidden, T(config.rms_eps));
+    }
+    void forward(const Batch& b) {
+        forward(b, [](int, const T*) {});
+    }
+
+    // One token for each of B sequences; `attend(layer, att, qkv)` appends to a cache and attends to it.
+    template <class Attend>
+    void decode(const int* token /*(B)*/, const int* position /*(B)*/, int B, Attend attend) {
+        reserve(B);
+        need_positions(position, B);
+        pack();
+        embedding_forward(dev, act_[0].x, token, params() + layout.embed, B, config.hidden);
+        for (int l = 0; l < config.layers; l++)
+            layer_forward(l, act_[size_t(l)], B, position,
+                          [&](Activations& a) { attend(l, a.att, static_cast<const T*>(a.qkv)); });
+        rmsnorm_forward(dev, final_.data(), final_r_.data(), last_.data(), params() + layout.norm,
+                        plain_rows(B, config.hidden), config.hidden, T(config.rms_eps));
+    }
+
+    const T* hidden() const { return final_.data(); }  // (N,D)
+    T* hidden_gradient() { return d_final_.data(); }   // (N,D), to be filled by token_loss before backward()
+    // The output of layer l for the last forward pass, before the next norm (for tests).
+    const T* residual(int l) const { return l + 1 < config.layers ? act_[size_t(l + 1)].x : last_.data(); }
+
+    Weight<T> head() const { return weight(layout.head, packed_head_); }
+    T* head_gradient() { return grads_.data() + layout.head; }
+
+    // Adds every parameter's gradient of the last forward pass, given hidden_gradient().
+    void backward() {
+        const Batch& b = *batch_;
+        const int N = b.tokens(), D = config.hidden;
+        T* dx = d_x_.data();
+        rmsnorm_backward(dev, dx, grad(layout.norm), d_final_.data(), last_.data(), final_r_.data(),
+                         params() + layout.norm, plain_rows(N, D), D, false);
+        for (int l = config.layers - 1; l >= 0; l--) layer_backward(l, dx, b);
+        embedding_backward(dev, grad(layout.embed), b.token.data(), dx, N, D);
+    }
+
+    Window window(int l) const { return {config.window[size_t(l)], config.sink_tokens}; }
+
+    // Bytes that passes of up to `max_tokens` take, by the arithmetic of the allocation itself: the memory
+    // plan.
+    static size_t activation_bytes(const ModelConfig& c, int max_tokens, int recompute, bool keep) {
+        std::vector<Activations> act(size_t(c.layers));
+        size_t total = 0;
+        each_activation(c, size_t(max_tokens), recompute, keep, act,
+                        [&](T*&, size_t n) { total += round16(n); });
+        for (size_t per_token : working_sizes(c, keep)) total += size_t(max_tokens) * per_token;
+        return total * sizeof(T);
+    }
+
+    // Bytes of the weights and their packed copy, once that is made.
+    static size_t weight_bytes(const ModelConfig& c) {
+        std::vector<Packed> layers;
+        size_t head;
+        return (Layout(c).total + place_packed(c, layers, head)) * sizeof(T);
+    }
+
+    // Repacks the weights if they changed. Called by forward and decode.
+    void pack() {
+        if (packed_fresh_) return;
+        const ModelConfig& c = config;
+        const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
+        if (packed_.size() == 0)
+            packed_ = Buffer<T, Device>(dev, place_packed(c, packed_layer_, packed_head_), Memory::weights);
+        auto pack_one = [&](size_t to, size_t from, int O, int I) {
+            pack_weight(dev, packed_.data() + to, params() + from, O, I);
+        };
+        for (int l = 0; l < c.layers; l++) {
+            const Packed& p = packed_layer_[size_t(l)];
+            const Layout::Layer& at = layout.layer[size_t(l)];
+            pack_one(p.wqkv, at.wqkv, Q, D);
+            pack_one(p.wo, at.wo, D, q);
+            pack_one(p.wgu, at.wgu, 2 * c.ff, D);
+            pack_one(p.wdown, at.wdown, D, c.ff);
+        }
+        pack_one(packed_head_, layout.head, c.vocab, D);
+        packed_fresh_ = true;
+    }
+
+  private:
+    // Pointers into one buffer. A tensor that is not kept per layer is shared by all layers.
+    struct Activations {
+        T *x, *norm1, *r1;             // (N,D) residual input, (N,D), (N)
+        T *raw, *rq, *rk;              // qk_norm only: (N,Q) before the norms, (N,H), (N,G)
+        T *qkv, *att, *lse;            // (N,Q) rotated, (N,H*E), (N,H)
+        T *mid, *norm2, *r2, *gu, *h;  // (N,D) after attention, (N,D), (N), (N,2F), (N,F)
+    };
+    struct Packed {
+        size_t wqkv, wo, wgu, wdown;
+    };
+
+    // Where the packed weights lie in their buffer; returns its size.
+    static size_t place_packed(const ModelConfig& c, std::vector<Packed>& layers, size_t& head) {
+        const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
+        size_t total = 0;
+        auto place = [&](int O, int I) {
+            size_t at = total;
+            total += round16(packed_size<T>(O, I));
+            return at;
+        };
+        layers.resize(size_t(c.layers));
+        for (Packed& p : layers) p = {place(Q, D), place(D, q), place(2 * c.ff, D), place(D, c.ff)};
+        head = place(c.vocab, D);
+        return total;
+    }
+
+    static bool ends_with(const std::string& s, const std::string& tail) {
+        return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
+    }
+    T* grad(size_t offset) { return grads_.data() + offset; }
+    Weight<T> weight(size_t raw, size_t packed) const {
+        return {params_.data() + raw, packed_fresh_ ? packed_.data() + packed : nullptr};
+    }
+
+    // Passes without gradients (prefill, decoding, scoring) reuse one layer's activations.
+    void reserve(int N) {
+        if (N <= capacity_) return;
+        capacity_ = N;
+        allocate_activations(N, training());
+    }
+
+    // The rotary table grows with the longest document seen, in powers of two.
+    void need_positions(const int* position, int N) {
+        int longest = N ? *std::max_element(position, position + N) + 1 : 1;
+        if (rope_ && longest <= rope_->positions()) return;
+        int size = 256;
+        while (size < longest) size *= 2;
+        rope_ = nullptr;
+        rope_ = std::make_unique<RopeTable<T>>(dev, size, config.head_dim, config.rope_theta);
+    }
+
+    // Calls place(pointer, elements) for every tensor, per-layer ones first layer by layer.
+    template <class Place>
+    static void each_activation(const ModelConfig& c, size_t N, int recompute, bool keep,
+                                std::vector<Activations>& act, Place place) {
+        const size_t D = size_t(c.hidden), H = size_t(c.heads), G = size_t(c.kv_heads),
+                     E = size_t(c.head_dim), F = size_t(c.ff), Q = (H + 2 * G) * E;
+        auto tensor = [&](T* Activations::*field, size_t per_token, bool per_layer) {
+            for (size_t l = 0; l < act.size(); l++)
+                if (per_layer || l == 0)
+                    place(act[l].*field, N * per_token);
+                else
+                    act[l].*field = act[0].*field;
+        };
+        const bool all = keep && recompute < 2, cheap = keep && recompute < 1;
+        tensor(&Activations::x, D, keep);
+        tensor(&Activations::norm1, D, cheap);
+        tensor(&Activations::r1, 1, all);
+        tensor(&Activations::raw, c.qk_norm ? Q : 0, all);
+        tensor(&Activations::rq, c.qk_norm ? H : 0, all);
+        tensor(&Activations::rk, c.qk_norm ? G : 0, all);
+        tensor(&Activations::qkv, Q, all);
+        tensor(&Activations::att, H * E, all);
+        tensor(&Activations::lse, H, all);
+        tensor(&Activations::mid, D, all);
+        tensor(&Activations::norm2, D, cheap);
+        tensor(&Activations::r2, 1, all);
+        tensor(&Activations::gu, 2 * F, all);
+        tensor(&Activations::h, F, cheap);
+    }
+
+    void allocate_activations(int max_tokens, bool keep) {
+        const size_t N = size_t(max_tokens);
+        act_.assign(size_t(config.layers), Activations{});
+        size_t total = 0;
+        each_activation(config, N, recompute_, keep, act_, [&](T*&, size_t n) { total += round16(n); });
+        memory_ = {};  // the old block goes before the new one is asked for
+        memory_ = Buffer<T, Device>(dev, total, Memory::activations);
+        size_t at = 0;
+        each_activation(config, N, recompute_, keep, act_, [&](T*& p, size_t n) {
+            p = n ? memory_.data() + at : nullptr;
+            at += round16(n);
+        });
+        Buffer<T, Device>* buffers[] = {&last_,   &delta_, &final_, &final_r_, &d_final_, &d_x_,
+                                        &d_norm_, &d_att_, &d_qkv_, &d_gu_,    &d_h_};
+        std::vector<size_t> sizes = working_sizes(config, keep);
+        for (size_t i = 0; i < sizes.size(); i++) {
+            *buffers[i] = {};
+            *buffers[i] = Buffer<T, Device>(dev, N * sizes[i], Memory::activations);
+        }
+    }
+
+    // Elements per token of last_, delta_, final_, final_r_ and, with gradients, d_final_ ... d_h_.
+    static std::vector<size_t> working_sizes(const ModelConfig& c, bool keep) {
+        const size_t D = size_t(c.hidden), q = size_t(c.heads) * size_t(c.head_dim), F = size_t(c.ff);
+        std::vector<size_t> sizes = {D, D, D, 1};
+        if (keep)
+            sizes.insert(sizes.end(),
+                         {D, D, D, q, q + 2 * size_t(c.kv_heads) * size_t(c.head_dim), 2 * F, F});
+        return sizes;
+    }
+    static size_t round16(size_t n) { return (n + 15) / 16 * 16; }
+
+    // From a.x to the next layer's x (or last_).
+    template <class Attend>
+    void layer_forward(int l, Activations& a, int N, const int* position, Attend attend) {
+        const ModelConfig& c = config;
+        const int D = c.hidden, H = c.heads, G = c.kv_heads, E = c.head_dim, Q = (H + 2 * G) * E;
+        const Layout::Layer& at = layout.layer[size_t(l)];
+        const Packed& packed = packed_layer_[size_t(l)];
+        const T* p = params();
+        const T eps = T(c.rms_eps);
+
+        rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, eps);
+        matmul_forward(dev, c.qk_norm ? a.raw : a.qkv, a.norm1, weight(at.wqkv, packed.wqkv),
+                       c.qkv_bias ? p + at.bqkv : nullptr, N, Q, D);
+        if (c.qk_norm) {
+            const size_t k = size_t(H) * E, v = k + size_t(G) * E;
+            rmsnorm_forward(dev, a.qkv, a.rq, a.raw, p + at.norm_q, Rows{N, H, size_t(Q)}, E, eps);
+            rmsnorm_forward(dev, a.qkv + k, a.rk, a.raw + k, p + at.norm_k, Rows{N, G, size_t(Q)}, E, eps);
+            copy_rows(dev, a.qkv + v, a.raw + v, Rows{N, G, size_t(Q)}, E);
+        }
+        rope_forward(dev, a.qkv, position, *rope_, N, H, G, E);
+        attend(a);
+        matmul_forward(dev, delta_.data(), a.att, weight(at.wo, packed.wo), static_cast<const T*>(nullptr), N,
+                       D, H * E);
+        add_rmsnorm_forward(dev, a.mid, a.norm2, a.r2, a.x, delta_.data(), p + at.norm2, N, D, eps);
+        matmul_forward(dev, a.gu, a.norm2, weight(at.wgu, packed.wgu), static_cast<const T*>(nullptr), N,
+                       2 * c.ff, D);
+        swiglu_forward(dev, a.h, a.gu, N, c.ff);
+        matmul_forward(dev, delta_.data(), a.h, weight(at.wdown, packed.wdown),
+                       static_cast<const T*>(nullptr), N, D, c.ff);
+        T* next = l + 1 < c.layers ? act_[size_t(l + 1)].x : last_.data();
+        add_forward(dev, next, a.mid, delta_.data(), size_t(N) * D);
+    }
+
+    // dx: in, the gradient of the layer's output; out, of its input.
+    void layer_backward(int l, T* dx, const Batch& b) {
+        const ModelConfig& c = config;
+        const int N = b.tokens(), D = c.hidden, H = c.heads, G = c.kv_heads, E = c.head_dim,
+                  Q = (H + 2 * G) * E;
+        const Layout::Layer& at = layout.layer[size_t(l)];
+        const Packed& packed = packed_layer_[size_t(l)];
+        Activations& a = act_[size_t(l)];
+        const T* p = params();
+        T* const none = nullptr;
+
+        if (recompute_ >= 2) {
+            // This also writes the layer's output again, with the same bits.
+            layer_forward(l, a, N, b.position.data(), [&](Activations& at_) {
+                attention_forward(dev, at_.att, at_.lse, at_.qkv, b.start.data(), b.documents(), window(l), H,
+                                  G, E);
+            });
+        } else if (recompute_ == 1) {
+            rmsnorm_forward(dev, a.norm2, a.r2, a.mid, p + at.norm2, plain_rows(N, D), D, T(c.rms_eps));
+            swiglu_forward(dev, a.h, a.gu, N, c.ff);
+        }
+        matmul_backward(dev, d_h_.data(), grad(at.wdown), none, dx, a.h, weight(at.wdown, packed.wdown), N, D,
+                        c.ff);
+        swiglu_backward(dev, d_gu_.data(), d_h_.data(), a.gu, N, c.ff);
+        matmul_backward(dev, d_norm_.data(), grad(at.wgu), none, d_gu_.data(), a.norm2,
+                        weight(at.wgu, packed.wgu), N, 2 * c.ff, D);
+        rmsnorm_backward(dev, dx, grad(at.norm2), d_norm_.data(), a.mid, a.r2, p + at.norm2, plain_rows(N, D),
+                         D, true);
+
+        matmul_backward(dev, d_att_.data(), grad(at.wo), none, dx, a.att, weight(at.wo, packed.wo), N, D,
+                        H * E);
+        attention_backward(dev, d_qkv_.data(), d_att_.data(), a.att, a.lse, a.qkv, b.start.data(),
+                           b.documents(), window(l), H, G, E);
+        rope_backward(dev, d_qkv_.data(), b.position.data(), *rope_, N, H, G, E);
+        if (c.qk_norm) {
+            const size_t k = size_t(H) * E;
+            rmsnorm_backward(dev, d_qkv_.data(), grad(at.norm_q), d_qkv_.data(), a.raw, a.rq, p + at.norm_q,
+                             Rows{N, H, size_t(Q)}, E, false);
+            rmsnorm_backward(dev, d_qkv_.data() + k, grad(at.norm_k), d_qkv_.data() + k, a.raw + k, a.rk,
+                             p + at.norm_k, Rows{N, G, size_t(Q)}, E, false);
+        }
+        if (recompute_ == 1)
+            rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, T(c.rms_eps));
+        matmul_backward(dev, d_norm_.data(), grad(at.wqkv), c.qkv_bias ? grad(at.bqkv) : none, d_qkv_.data(),
+                        a.norm1, weight(at.wqkv, packed.wqkv), N, Q, D);
+        rmsnorm_backward(dev, dx, grad(at.norm1), d_norm_.data(), a.x, a.r1, p + at.norm1, plain_rows(N, D),
+                         D, true);
+    }
+
+    Buffer<T, Device> params_, grads_, packed_, memory_;
+    Buffer<T, Device> last_, delta_, final_, final_r_;  // (N,D) (N,D) (N,D) (N)
+    Buffer<T, Device> d_final_, d_x_, d_norm_, d_att_, d_qkv_, d_gu_, d_h_;
+    std::vector<Activations> act_;
+    std::vector<Packed> packed_layer_;
+    size_t packed_head_ = 0;
+    bool packed_fresh_ = false;
+    int capacity_ = 0, recompute_ = 0;
+    const Batch* batch_ = nullptr;
+    std::unique_ptr<RopeTable<T>> rope_;
+};

@@ -1,0 +1,174 @@
+// rollout.cuh: from problems to marked groups of answers: the first half of an RL step.
+//
+// The texts are those that ./eval writes for the same seed: sample g of a problem in the first pass over the
+// data is sample g there. In the n-th pass the samples are n * group_size + g, so that they are fresh.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cispo.h"
+#include "generate.cuh"
+#include "problems.h"
+#include "source.h"
+
+struct EncodedProblem {
+    Problem problem;
+    std::vector<int> ids;  // the prompt
+};
+
+struct RolloutOptions {
+    int64_t prompts_per_step = 16, group_size = 8;
+    int refill = 0;  // rounds in which groups without spread are replaced
+    int max_new_tokens = 1024, slots = 64, max_tokens_per_pass = 8192;
+    Truncated truncated = Truncated::zero;
+    int overlong_buffer = 256;
+    bool divide_by_std = true;
+    Sampling sampling;
+    uint64_t seed = 1;
+};
+
+// Of all answers that were drawn, groups that were replaced included.
+struct RolloutStatistics {
+    GroupStatistics groups;
+    std::vector<double> reward, length;
+    double truncated = 0, unparsed = 0, right = 0, tokens = 0, prompt_tokens = 0, seconds_reward = 0;
+};
+
+struct StepRollouts {
+    std::vector<Trajectory> trajectories;  // in the order of problems and samples
+    std::vector<Json> rows;                // for rollouts/step_N.jsonl
+    RolloutStatistics statistics;
+};
+
+// Prompts of the problems that leave room for an answer. Errors: none does; a bad row of the data.
+inline std::vector<EncodedProblem> encode_problems(const std::vector<std::string>& files,
+                                                   const ModelSource& source, const ProblemKeys& keys,
+                                                   const std::string& system, int64_t limit) {
+    std::vector<EncodedProblem> out;
+    for (const std::string& file : files)
+        for (Problem& p : read_problems(file, keys, limit)) {
+            std::vector<int> ids = source.encode(p.messages, system);
+            if (int(ids.size()) >= source.config.max_positions)
+                fail(file + ": the prompt of " + quoted(p.id) + " has " + std::to_string(ids.size()) +
+                         " tokens, the model has " + std::to_string(source.config.max_positions) +
+                         " positions",
+                     "leave the problem out, or use a model with more positions");
+            out.push_back({std::move(p), std::move(ids)});
+        }
+    return out;
+}
+
+// `count` answers to each of the problems, from sample number first[i] on: out[i][g]. An empty inner entry
+// means that a stop was requested (Ctrl-C) before the end.
+template <class Device>
+std::vector<std::vector<Rollout>> generate_groups(Model<Device>& model, const RolloutOptions& o,
+                                                  const std::vector<int>& stop,
+                                                  const std::vector<const EncodedProblem*>& problems,
+                                                  const std::vector<int64_t>& first, int count) {
+    size_t longest = 0;
+    for (const EncodedProblem* p : problems) longest = std::max(longest, p->ids.size());
+    GenerateOptions g;
+    g.sampling = o.sampling;
+    g.seed = o.seed;
+    g.slots = int(std::min<int64_t>(o.slots, int64_t(problems.size()) * count));
+    g.max_tokens_per_pass = o.max_tokens_per_pass;
+    g.limit = int(std::min<int64_t>(model.config.max_positions, int64_t(longest) + o.max_new_tokens));
+    g.stop = stop;
+    Generator<Device> generator(model, g);
+    std::vector<std::vector<Rollout>> out(problems.size());
+    for (size_t i = 0; i < problems.size(); i++) {
+        Prompt prompt;
+        prompt.ids = problems[i]->ids;
+        prompt.key = problem_key(problems[i]->problem.id);
+        prompt.samples.clear();
+        for (int s = 0; s < count; s++) prompt.samples.push_back(int(first[i]) + s);
+        prompt.tag = int64_t(i);
+        prompt.max_new_tokens = o.max_new_tokens;
+        out[i].resize(size_t(count));
+        generator.add(std::move(prompt));
+    }
+    auto finish = [&](Rollout&& r) {
+        const size_t problem = size_t(r.tag), sample = size_t(r.sample - int(first[problem]));
+        out[problem][sample] = std::move(r);
+    };
+    while (generator.step(finish)) continue;
+    return out;
+}
+
+// Marks one group and adds it; returns whether its rewards have spread. A group that will be replaced leaves
+// its rows and counts, but no trajectories.
+inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSource& source,
+                      const EncodedProblem& problem, const std::vector<Rollout>& group,
+                      bool may_be_replaced) {
+    Timer timer;
+    RolloutStatistics& stats = out.statistics;
+    std::vector<double> rewards;
+    std::vector<Json> rows;
+    for (const Rollout& r : group) {
+        std::vector<int> ids = r.ids;
+        const bool cut = r.stop == Stop::length;
+        if (!cut) ids.pop_back();
+        std::string text = source.tokenizer.decode(ids);
+        Judgement judgement = judge(problem.problem.format, text, problem.problem.gold);
+        double value = shaped_reward(reward(judgement), cut, int(r.ids.size()), o.max_new_tokens, o.truncated,
+                                     o.overlong_buffer);
+        rewards.push_back(value);
+        stats.reward.push_back(value);
+        stats.length.push_back(double(r.ids.size()));
+        stats.truncated += cut;
+        stats.unparsed += judgement.outcome == Outcome::unparsed;
+        stats.right += judgement.outcome == Outcome::right;
+        stats.tokens += double(r.ids.size());
+        rows.push_back({{"id", problem.problem.id},
+                        {"sample", r.sample},
+                        {"text", text},
+                        {"gold", problem.problem.gold},
+                        {"answer", judgement.answer},
+                        {"outcome", outcome_name(judgement.outcome)},
+                        {"reward", value},
+                        {"stop", cut ? "length" : "token"},
+                        {"tokens", r.ids.size()}});
+    }
+    stats.prompt_tokens += double(problem.ids.size());
+    count_group(stats.groups, rewards);
+    std::vector<double> advantages = group_advantages(rewards, o.divide_by_std);
+    const bool spread = has_spread(rewards), replaced = !spread && may_be_replaced;
+    for (size_t g = 0; g < group.size(); g++) {
+        rows[g]["advantage"] = advantages[g];
+        rows[g]["trained"] = !replaced;
+        out.rows.push_back(std::move(rows[g]));
+        if (replaced) continue;
+        Trajectory t;
+        t.ids = problem.ids;
+        t.prompt = int(problem.ids.size());
+        t.ids.insert(t.ids.end(), group[g].ids.begin(), group[g].ids.end());
+        t.rollout_logp = group[g].logp;
+        t.advantage = advantages[g];
+        t.learned = !(group[g].stop == Stop::length && o.truncated == Truncated::mask);
+        out.trajectories.push_back(std::move(t));
+    }
+    stats.seconds_reward += timer.seconds();
+    return spread;
+}
+
+// One step's groups, from position `cursor` of the order on, which it moves. Groups without spread are
+// replaced by the next problems for o.refill rounds; what is still without spread then stays.
+template <class Device>
+StepRollouts rollout_step(Model<Device>& model, const RolloutOptions& o, const ModelSource& source,
+                          const std::vector<EncodedProblem>& problems, Order& order, int64_t& cursor) {
+    StepRollouts out;
+    int64_t wanted = o.prompts_per_step;
+    for (int round = 0; wanted > 0; round++) {
+        std::vector<const EncodedProblem*> chosen;
+        std::vector<int64_t> first;
+        for (int64_t i = 0; i < wanted; i++, cursor++) {
+            chosen.push_back(&problems[order.at(cursor)]);
+            first.push_back(cursor / int64_t(problems.size()) * o.group_size);
+        }
+        auto groups = generate_groups(model, o, source.stop.ids(), chosen, first, int(o.group_size));
+        const bool last = round >= o.refill;
+        for (size_t i = 0; i < groups.size(); i++)
+            if (add_group(out, o, source, *chosen[i], groups[i], !last) || last) wanted--;
+    }
+    return out;
+}

@@ -1,0 +1,253 @@
+// trainer.cuh: what every training loop shares: optimizer state, learning-rate schedule, micro-batches, the
+// update with its guard against numbers that are not finite, and the state that makes a resumed run equal to
+// one that never stopped.
+//
+// A batch is a list of sequences with a coefficient for each target token. It is cut into passes of at most
+// --max-tokens-per-pass tokens; the sum of the losses is divided once, by the target tokens of the whole
+// batch. Since gradients add in the order of tokens, the cut changes no bit.
+#pragma once
+#include <cmath>
+#include <memory>
+
+#include "checkpoint.h"
+#include "cli.h"
+#include "data.h"
+#include "model.cuh"
+
+struct TrainOptions {
+    double lr = 1e-4, min_lr = 0, weight_decay = 0.1, clip = 1;
+    std::string schedule = "cosine";
+    int64_t steps = 100, warmup = 0;
+    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+    int max_skips = 10;
+
+    void add_to(Cli& cli) {
+        cli.option("--lr", lr, "peak learning rate", "Optimizer")->check(CLI::NonNegativeNumber);
+        cli.option("--min-lr", min_lr, "learning rate at the end of the schedule", "Optimizer")
+            ->check(CLI::NonNegativeNumber);
+        cli.option("--schedule", schedule, "constant, linear or cosine, after the warm-up", "Optimizer")
+            ->check(CLI::IsMember({"constant", "linear", "cosine"}));
+        cli.option("--warmup", warmup, "steps of linear warm-up", "Optimizer")->check(CLI::NonNegativeNumber);
+        cli.option("--steps", steps, "optimizer steps", "Optimizer")->check(CLI::NonNegativeNumber);
+        cli.option("--weight-decay", weight_decay, "decoupled; not for norms and biases", "Optimizer")
+            ->check(CLI::NonNegativeNumber);
+        cli.option("--clip", clip, "largest global norm of the gradient; 0 = no clipping", "Optimizer")
+            ->check(CLI::NonNegativeNumber);
+        cli.option("--beta1", beta1, "AdamW", "Optimizer")->check(CLI::Range(0.0, 0.9999999));
+        cli.option("--beta2", beta2, "AdamW", "Optimizer")->check(CLI::Range(0.0, 0.9999999));
+        cli.option("--eps", eps, "AdamW", "Optimizer")->check(CLI::PositiveNumber);
+        cli.option("--max-skips", max_skips, "updates in a row that may be skipped for a NaN or Inf",
+                   "Optimizer")
+            ->check(CLI::PositiveNumber);
+    }
+};
+
+// Step 0 is the first. Warm-up rises linearly to lr; then from lr to min_lr over the remaining steps.
+inline double learning_rate(const TrainOptions& o, int64_t step) {
+    if (step < o.warmup) return o.lr * double(step + 1) / double(o.warmup);
+    if (o.schedule == "constant" || o.steps <= o.warmup) return o.lr;
+    double t = std::min(1.0, double(step - o.warmup) / double(o.steps - o.warmup));
+    double fall = o.schedule == "linear" ? 1 - t : 0.5 * (1 + std::cos(3.141592653589793 * t));
+    return o.min_lr + (o.lr - o.min_lr) * fall;
+}
+
+struct UpdateResult {
+    double grad_norm = 0, lr = 0;
+    bool skipped = false;
+};
+
+// Calls pass(batch, first, last) for runs of sequences that fit into one pass of `max_tokens` together.
+// Errors: a sequence longer than a pass.
+template <class Pass>
+void each_pass(const std::vector<Sequence>& sequences, int max_tokens, bool packing, Pass pass) {
+    Batch batch;
+    for (size_t first = 0, last; first < sequences.size(); first = last) {
+        batch.clear();
+        for (last = first; last < sequences.size(); last++) {
+            const std::vector<int>& token = sequences[last].token;
+            if (int(token.size()) > max_tokens)
+                fail(format("a sequence of %zu tokens does not fit into a pass of %d", token.size(),
+                            max_tokens),
+                     "raise --max-tokens-per-pass or lower --max-length");
+            if (last > first && (batch.tokens() + int(token.size()) > max_tokens || !packing)) break;
+            batch.add(token.data(), int(token.size()));
+        }
+        pass(static_cast<const Batch&>(batch), first, last);
+    }
+}
+
+// One pass over packed documents: forward, loss, and backward if `learn`. `args` brings targets,
+// coefficients, scale and where results go; sizes, hidden states and gradients are filled in here.
+template <class Device, class T = typename Device::real>
+TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<T>& workspace, const Batch& batch,
+                       TokenLoss<T> args, bool learn) {
+    model.forward(batch);
+    args.N = batch.tokens(), args.D = model.config.hidden, args.V = model.config.vocab;
+    args.x = model.hidden();
+    args.w = model.head();
+    args.dx = learn ? model.hidden_gradient() : nullptr;
+    args.dw = learn ? model.head_gradient() : nullptr;
+    TokenLossSum sum = token_loss_forward_backward(model.dev, workspace, args);
+    if (learn) model.backward();
+    return sum;
+}
+
+template <class Device>
+class Trainer {
+  public:
+    using T = typename Device::real;
+
+    Trainer(Model<Device>& model, const TrainOptions& options, int max_tokens_per_pass, int recompute)
+        : model(model), options(options), max_tokens(max_tokens_per_pass) {
+        model.prepare_training(max_tokens, recompute);
+        m_ = Buffer<T, Device>(model.dev, model.layout.total, Memory::optimizer);
+        v_ = Buffer<T, Device>(model.dev, model.layout.total, Memory::optimizer);
+        workspace_ = std::make_unique<TokenLossWorkspace<T>>(model.dev, max_tokens, model.config.hidden,
+                                                             model.config.vocab);
+    }
+
+    Model<Device>& model;
+    TrainOptions options;
+    const int max_tokens;
+    int64_t updates = 0, skipped = 0;  // done; left out because a number was not finite
+
+    bool packing = true;  // several documents in a pass
+    template <class Pass>
+    void each_pass(const std::vector<Sequence>& sequences, Pass pass) const {
+        ::each_pass(sequences, max_tokens, packing, pass);
+    }
+
+    // Mean loss over the targets of all sequences; adds its gradient if `learn`.
+    // A batch without targets has loss 0 and no gradient.
+    double supervised(const std::vector<Sequence>& sequences, bool learn) {
+        int64_t targets = 0;
+        for (const Sequence& s : sequences) targets += s.targets();
+        if (targets == 0) return 0;
+        double loss = 0;
+        this->each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
+            std::vector<int> target;
+            std::vector<T> coefficient;
+            for (size_t i = first; i < last; i++) {
+                const Sequence& s = sequences[i];
+                target.insert(target.end(), s.target.begin(), s.target.end());
+                if (s.coefficient.empty())
+                    coefficient.insert(coefficient.end(), s.token.size(), T(1));
+                else
+                    coefficient.insert(coefficient.end(), s.coefficient.begin(), s.coefficient.end());
+            }
+            TokenLoss<T> args;
+            args.targets = target.data();
+            args.coefficient = coefficient.data();
+            args.scale = 1.0 / double(targets);
+            loss += run(batch, args, learn).loss;
+        });
+        return loss;
+    }
+
+    // One pass: forward, loss, and backward if `learn`. `args` brings targets, coefficients, scale and where
+    // results go; the rest is filled in here.
+    TokenLossSum run(const Batch& batch, const TokenLoss<T>& args, bool learn) {
+        return loss_pass(model, *workspace_, batch, args, learn);
+    }
+    TokenLossWorkspace<T>& workspace() { return *workspace_; }
+
+    // AdamW on the gathered gradients, which are zeroed. A loss or gradient that is not finite leaves the
+    // weights as they are and is counted; errors: more than options.max_skips of those in a row.
+    UpdateResult update(double loss) {
+        UpdateResult result;
+        const Layout& layout = model.layout;
+        result.grad_norm = global_norm(model.dev, model.gradients(), layout.total);
+        result.lr = learning_rate(options, updates + skipped);
+        result.skipped = !std::isfinite(loss) || !std::isfinite(result.grad_norm);
+        if (result.skipped) {
+            skipped++;
+            if (++skips_in_a_row_ > options.max_skips)
+                fail(format("%d updates in a row had a loss or gradient that is not finite", skips_in_a_row_),
+                     "resume from the last checkpoint with a lower --lr; its weights are good");
+        } else {
+            skips_in_a_row_ = 0;
+            updates++;
+            AdamW adam;
+            adam.lr = float(result.lr), adam.beta1 = float(options.beta1), adam.beta2 = float(options.beta2);
+            adam.eps = float(options.eps);
+            T scale =
+                T(options.clip > 0 && result.grad_norm > options.clip ? options.clip / result.grad_norm : 1);
+            auto part = [&](size_t from, size_t to, double decay) {
+                adamw_update(model.dev, model.params() + from, m_.data() + from, v_.data() + from,
+                             model.gradients() + from, to - from, adam, float(decay), scale, updates);
+            };
+            part(0, layout.matrices, options.weight_decay);
+            part(layout.matrices, layout.total, 0);
+            model.weights_changed();
+        }
+        model.zero_gradients();
+        return result;
+    }
+
+    // The trainer's part of a checkpoint: optimizer.safetensors. The model's weights are in its folder, in
+    // F32.
+    void save(const std::string& folder, Json& state) const {
+        SafetensorsWriter writer;
+        model.add_parameters(writer, "m.", m_.data(), Dtype::F32);
+        model.add_parameters(writer, "v.", v_.data(), Dtype::F32);
+        writer.write(folder + "/optimizer.safetensors");
+        state["updates"] = updates;
+        state["skipped_updates"] = skipped;
+        state["skips_in_a_row"] = skips_in_a_row_;
+    }
+    void load(const std::string& folder, const Json& state) {
+        SafetensorsReader reader = SafetensorsReader::open(folder + "/optimizer.safetensors");
+        model.read_parameters(reader, "m.", m_.data());
+        model.read_parameters(reader, "v.", v_.data());
+        updates = state.at("updates");
+        skipped = state.at("skipped_updates");
+        skips_in_a_row_ = state.at("skips_in_a_row");
+    }
+
+  private:
+    Buffer<T, Device> m_, v_;
+    std::unique_ptr<TokenLossWorkspace<T>> workspace_;
+    int skips_in_a_row_ = 0;
+};
+
+// What training takes, by category.
+template <class Device>
+std::vector<std::pair<std::string, double>> training_memory(const ModelConfig& c, int max_tokens,
+                                                            int recompute) {
+    using T = typename Device::real;
+    const double parameters = double(Layout(c).total) * sizeof(T);
+    return {{"weights", double(Model<Device>::weight_bytes(c))},
+            {"gradients", parameters},
+            {"optimizer", 2 * parameters},
+            {"activations", double(Model<Device>::activation_bytes(c, max_tokens, recompute, true))},
+            {"workspace", double(TokenLossWorkspace<T>::bytes(max_tokens, c.hidden, c.vocab))}};
+}
+
+// Tokens, targets and floating-point operations of a step that trains on these sequences.
+struct StepCost {
+    double tokens = 0, targets = 0, flops = 0;
+};
+inline StepCost step_cost(const ModelConfig& c, const std::vector<Sequence>& sequences) {
+    StepCost cost;
+    std::vector<int> start = {0};
+    for (const Sequence& s : sequences) {
+        start.push_back(start.back() + int(s.token.size()));
+        cost.targets += s.targets();
+    }
+    cost.tokens = start.back();
+    double head = 2.0 * c.vocab * c.hidden * cost.targets;  // only where something is learned
+    cost.flops = 3 * (forward_flops(c, start, false) + head);
+    return cost;
+}
+
+// A model folder: config, weights in F32, and the tokenizer's files as they are in `source`.
+template <class Device>
+void write_model_folder(const Model<Device>& model, const std::string& source, const std::string& folder) {
+    ModelConfig config = model.config;
+    config.dtype = "float32";
+    save_config(config, folder);
+    SafetensorsWriter writer;
+    model.add_parameters(writer, "", model.params(), Dtype::F32);
+    writer.write_model(folder);
+    carry_files(source, folder);
+}

@@ -1,0 +1,125 @@
+// expr.h: the expression tree of an answer, in one arena; no node owns memory, none is shared between answers.
+//
+// A tree has at most max_nodes nodes and is at most max_depth deep (the parser sees to that), so every walk over
+// it may recurse.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bigint.h"
+#include "lex.h"
+
+namespace verifier {
+
+constexpr size_t max_nodes = 20000;
+constexpr int max_depth = 120;
+
+enum class Kind : uint8_t {
+    // scalars
+    number,      // value: index into numbers
+    long_number, // an integer or decimal beyond max_bits; value: index into names (digits as written)
+    symbol,      // value: name
+    constant,    // op: Const
+    add, mul,    // n children
+    divide,      // 2
+    negate,      // 1
+    power,       // base, exponent
+    root,        // radicand, degree
+    function,    // op: Fn; arguments (log: argument, base)
+    factorial, binomial, modulo,
+    plus_minus,  // 1; op: 1 for the opposite sign of the others
+    percent, degree,
+    unit,        // 1; value: name of the unit
+    opaque,      // value: name; a function nothing is known about, of its children
+    big_sum,     // op: 0 sum, 1 product; lower, upper, body; value: name of the bound symbol
+    // structures
+    tuple,       // op: brackets; children in order
+    set,         // \{ \}; children in any order
+    list,        // a, b and c; op: the word between them (see Join)
+    matrix,      // children row by row; op: columns
+    relation,    // children e0 r1 e1 r2 e2; value: index into relations, one fewer than children
+    unite, intersect, minus_set,
+    based,       // value: name (digits); op: base
+    ratio,       // children
+    time,        // value: name
+    text,        // words; value: name
+    ellipsis, empty_set, builder  // builder: variable or expression, condition...
+};
+
+enum class Join : uint8_t { comma, conj_and, conj_or };
+
+// Brackets of a tuple, by the ends they include: (a,b) = 0, [a,b) = 1, (a,b] = 2, [a,b] = 3; <a,b> = 4.
+constexpr uint8_t closed_left = 1, closed_right = 2, angle_brackets = 4;
+
+// op of a symbol or number that stood alone in round brackets: the x of P(x).
+constexpr uint8_t in_brackets = 1;
+
+struct Node {
+    Kind kind;
+    uint8_t op = 0;
+    int value = -1;
+    int first = 0, count = 0;  // children: kids[first .. first + count)
+};
+
+struct Number {
+    Rational value;
+    int digits = 0;        // significant digits of a decimal as written; 0 for an integer
+    int after_point = 0;   // digits after the point
+};
+
+struct Tree {
+    std::vector<Node> nodes;
+    std::vector<int> kids;
+    std::vector<Number> numbers;
+    std::vector<std::string> names;
+    std::vector<Rel> relations;
+    int root = -1;
+    bool read = false;             // false: not readable; only its text can be compared
+    bool ambiguous_commas = false; // a comma was read as a thousands separator
+
+    const Node& operator[](int n) const { return nodes[size_t(n)]; }
+    int kid(int n, int k) const { return kids[size_t(nodes[size_t(n)].first + k)]; }
+    const std::string& name(int n) const { return names[size_t(nodes[size_t(n)].value)]; }
+
+    int make(Kind kind, const std::vector<int>& children, uint8_t op = 0, int value = -1) {
+        Node node;
+        node.kind = kind, node.op = op, node.value = value;
+        node.first = int(kids.size()), node.count = int(children.size());
+        kids.insert(kids.end(), children.begin(), children.end());
+        nodes.push_back(node);
+        return int(nodes.size()) - 1;
+    }
+    int unary(Kind kind, int a, uint8_t op = 0) {
+        Node node;
+        node.kind = kind, node.op = op, node.first = int(kids.size()), node.count = 1;
+        kids.push_back(a);
+        nodes.push_back(node);
+        return int(nodes.size()) - 1;
+    }
+    int binary(Kind kind, int a, int b, uint8_t op = 0) {
+        int n = unary(kind, a, op);
+        kids.push_back(b);
+        nodes[size_t(n)].count = 2;
+        return n;
+    }
+    int leaf(Kind kind, uint8_t op = 0, int value = -1) {
+        Node node;
+        node.kind = kind, node.op = op, node.value = value;
+        nodes.push_back(node);
+        return int(nodes.size()) - 1;
+    }
+    int named(Kind kind, std::string name, uint8_t op = 0) {
+        names.push_back(std::move(name));
+        return leaf(kind, op, int(names.size()) - 1);
+    }
+    int number(const Number& value) {
+        numbers.push_back(value);
+        return leaf(Kind::number, 0, int(numbers.size()) - 1);
+    }
+    int integer(int64_t value) { return number(Number{Rational{value, 1}, 0, 0}); }
+    bool is_integer(int n) const { return (*this)[n].kind == Kind::number && numbers[size_t((*this)[n].value)].value.integer(); }
+    const Number& number_of(int n) const { return numbers[size_t((*this)[n].value)]; }
+};
+
+}  // namespace verifier

@@ -1,0 +1,355 @@
+// Tokenizer and training: equality with Hugging Face's engine on the golden file
+// (dev/oracle/tokenizer_golden.py) and, where it is there, on the whole reference collection; and what needs
+// no reference: errors, long input, streams.
+#include "tokenizer.h"
+
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "bpe_train.h"
+#include "catch.h"
+
+namespace {
+
+std::string shared() {
+    const char* folder = std::getenv("SWARR_SHARED");
+    return folder ? folder : "../shared";
+}
+
+bool have_reference(const char* what) {
+    struct stat info;
+    if (stat((shared() + "/tokenizer").c_str(), &info) == 0) return true;
+    std::printf("skipped: %s (no %s/tokenizer)\n", what, shared().c_str());
+    return false;
+}
+
+const Json& golden() {
+    static const Json file = read_json("test/golden/tokenizer.json");
+    return file;
+}
+
+Json variant_file(const Json& variant) {
+    Json file = golden()["base"];
+    for (auto& [key, value] : variant["root"].items()) file[key] = value;
+    for (auto& [key, value] : variant["model"].items()) file["model"][key] = value;
+    return file;
+}
+
+Tokenizer base() {
+    return Tokenizer::parse(golden()["base"].dump(), "base");
+}
+
+const Tokenizer& qwen() {
+    static const Tokenizer tok = Tokenizer::load(shared() + "/qwen2.5-tokenizer");
+    return tok;
+}
+
+std::string streamed(const Tokenizer& tok, const std::vector<int>& ids, bool skip_special) {
+    StreamDecoder stream(tok, skip_special);
+    std::string out;
+    for (int id : ids) {
+        std::string piece = stream.push(id);
+        CHECK(utf8_valid(piece));
+        out += piece;
+    }
+    return out + stream.finish();
+}
+
+// The definition of byte-pair merging, word for word: join the pair whose merge stands first, leftmost first.
+std::vector<int> merged_by_definition(const BpeModel& model,
+                                      const std::map<std::pair<int, int>, std::pair<int, int>>& merges,
+                                      const std::string& piece) {
+    std::vector<int> ids;
+    for (char b : piece) ids.push_back(model.find({&b, 1}));
+    while (true) {
+        auto best = merges.end();
+        size_t at = 0;
+        for (size_t i = 0; i + 1 < ids.size(); i++) {
+            auto it = merges.find({ids[i], ids[i + 1]});
+            if (it != merges.end() && (best == merges.end() || it->second.first < best->second.first))
+                best = it, at = i;
+        }
+        if (best == merges.end()) return ids;
+        ids[at] = best->second.second;
+        ids.erase(ids.begin() + int64_t(at) + 1);
+    }
+}
+
+std::string error_of(const Json& file) {
+    try {
+        Tokenizer::parse(file.dump(), "t.json");
+    } catch (const Error& e) {
+        return e.what();
+    }
+    return "none";
+}
+
+void contains(const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("golden encodings and decodings of every kind of tokenizer.json") {
+    for (const Json& variant : golden()["variants"]) {
+        Tokenizer tok = Tokenizer::parse(variant_file(variant).dump(), variant["name"]);
+        for (const Json& c : variant["cases"]) {
+            std::string text = c["text"];
+            INFO(variant["name"] << ": " << c.dump());
+            std::vector<int> ids = tok.encode(text);
+            CHECK(Json(ids) == c["ids"]);
+            CHECK(Json(tok.encode(text, Specials::literal)) == c.value("literal", c["ids"]));
+            CHECK(tok.decode(ids, true) == c.value("decoded", text));
+            CHECK(streamed(tok, ids, true) == c.value("decoded", text));
+        }
+    }
+}
+
+TEST_CASE("merges as pairs are merges as text") {
+    Json file = golden()["base"];
+    for (Json& merge : file["model"]["merges"]) {
+        std::string text = merge;
+        size_t space = text.find(' ');
+        merge = Json::array({text.substr(0, space), text.substr(space + 1)});
+    }
+    Tokenizer pairs = Tokenizer::parse(file.dump(), "pairs"), lines = base();
+    for (const Json& c : golden()["variants"][0]["cases"])
+        CHECK(pairs.encode(c["text"].get<std::string>()) == lines.encode(c["text"].get<std::string>()));
+}
+
+TEST_CASE("short and long pieces are merged by definition, whatever the order of the merges") {
+    for (const Json& variant : golden()["variants"]) {
+        if (variant["name"] != "base" && variant["name"] != "merges_shuffled") continue;
+        Json file = variant_file(variant);
+        Tokenizer tok = Tokenizer::parse(file.dump(), "t");
+        std::map<std::pair<int, int>, std::pair<int, int>> merges;
+        int rank = 0;
+        for (std::string merge : file["model"]["merges"]) {
+            size_t space = merge.find(' ');
+            std::string left = merge.substr(0, space), right = merge.substr(space + 1);
+            const BpeModel& m = tok.model();
+            merges[{m.find_spelled(left), m.find_spelled(right)}] = {rank++, m.find_spelled(left + right)};
+        }
+        uint32_t x = 1;
+        auto random = [&](uint32_t n) {
+            return (x = x * 1664525 + 1013904223) >> 8 & 0xffff % 65536 ? (x >> 16) % n : 0;
+        };
+        const std::string letters = " theraxbn.\xe4\xb8\xad=\n";
+        for (int i = 0; i < 400; i++) {
+            std::string piece;
+            for (size_t n = 1 + random(i % 10 ? 60 : 400); n > 0; n--)
+                piece += letters[random(uint32_t(letters.size()))];
+            std::vector<int> ids;
+            tok.model().encode(piece, ids);
+            REQUIRE(ids == merged_by_definition(tok.model(), merges, piece));
+        }
+    }
+}
+
+TEST_CASE("the reference collection: encodings, decodings, ill-formed bytes, the whole vocabulary") {
+    if (!have_reference("reference encodings")) return;
+    const Tokenizer& tok = qwen();
+    CHECK(tok.vocab_size() == 151665);
+    CHECK(tok.id_of("<|im_end|>") == 151645);
+    CHECK(tok.is_special(151645));
+    CHECK(!tok.is_special(151657));
+    Json row;
+    int64_t wrong = 0, seen = 0;
+    for (JsonLines in(shared() + "/tokenizer/encodings.jsonl"); in.next(row); seen++)
+        wrong += Json(tok.encode(row["text"].get_ref<const std::string&>())) != row["ids"];
+    for (JsonLines in(shared() + "/tokenizer/engine_disagreements.jsonl"); in.next(row); seen++)
+        wrong += Json(tok.encode(row["text"].get_ref<const std::string&>())) != row["hf_rust"];
+    CHECK(seen == 4437 + 429);
+    CHECK(wrong == 0);
+    for (JsonLines in(shared() + "/tokenizer/decode.jsonl"); in.next(row);) {
+        std::vector<int> ids = row["ids"];
+        CHECK(tok.decode(ids) == row["text"]);
+        CHECK(tok.decode(ids, true) == row["text_skip_special"]);
+        CHECK(streamed(tok, ids, false) == row["text"]);
+        CHECK(streamed(tok, ids, true) == row["text_skip_special"]);
+    }
+    for (JsonLines in(shared() + "/tokenizer/invalid_utf8.jsonl"); in.next(row);) {
+        std::string hex = row["bytes_hex"], bytes;
+        for (size_t i = 0; i < hex.size(); i += 2) bytes += char(std::stoi(hex.substr(i, 2), nullptr, 16));
+        CHECK(utf8_valid(bytes) == row["valid_utf8"].get<bool>());
+        CHECK(utf8_replace_invalid(bytes) == row["replaced_text"]);
+        CHECK(Json(tok.encode(bytes)) == row["ids"]);
+    }
+    std::map<int, std::vector<int>> other;
+    for (JsonLines in(shared() + "/tokenizer/vocab_not_roundtrip.jsonl"); in.next(row);)
+        other[row["id"]] = row["ids"].get<std::vector<int>>();
+    int64_t round = 0;
+    wrong = 0;
+    for (int id = 0; id < tok.vocab_size(); id++) {
+        std::string text(tok.bytes(id));
+        if (!utf8_valid(text)) continue;
+        auto it = other.find(id);
+        wrong += tok.encode(text) != (it == other.end() ? std::vector<int>{id} : it->second);
+        round++;
+    }
+    CHECK(wrong == 0);
+    CHECK(round == 148308 + 1909);
+}
+
+TEST_CASE("the exact Unicode tables") {
+    if (!have_reference("Unicode tables")) return;
+    std::vector<uint8_t> want(unicode_end);
+    auto read = [&](const std::string& name, uint8_t flag) {
+        std::ifstream in(shared() + "/tokenizer/unicode/" + name);
+        in >> std::hex;
+        for (uint32_t first, last; in >> first >> last;)
+            for (uint32_t c = first; c <= last; c++) want[c] |= flag;
+    };
+    read("letters_L.txt", char_letter);
+    read("numbers_N.txt", char_number);
+    read("whitespace_s.txt", char_space);
+    int64_t wrong = 0;
+    for (uint32_t c = 0; c < unicode_end; c++)
+        wrong += (char_flags()[c] & (char_letter | char_number | char_space)) != want[c];
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("NFC: composition, exclusions, blocked marks, Hangul") {
+    auto nfc = [](const std::string& text) { return normalize_nfc(text); };
+    CHECK(nfc("e\u0301x\u0301") == "\u00e9x\u0301");
+    CHECK(nfc("a\u0307\u0323") == "\u1ea1\u0307");  // marks are ordered by class first
+    CHECK(nfc("\u0344") == "\u0308\u0301");         // a composition exclusion
+    CHECK(nfc("\u212b\u2126") == "\u00c5\u03a9");   // singletons
+    CHECK(nfc("\u1112\u1161\u11ab") == "\ud55c");   // Hangul
+    CHECK(nfc("\uac00\u11a8") == "\uac01");
+    CHECK(nfc("\u0301a") == "\u0301a");  // a mark without a base
+    CHECK(nfc("a\u0328\u0301") == "\u0105\u0301");
+    CHECK(nfc("\U00011935\U00011930") == "\U00011935\U00011930");  // composes since Unicode 13: not here
+    CHECK(nfc("") == "");
+    std::string marks = "a";
+    for (int i = 0; i < 100000; i++) marks += i % 2 ? "\u0323" : "\u0307";
+    CHECK(nfc(nfc(marks)) == nfc(marks));
+}
+
+TEST_CASE("long and hostile text is read in linear time") {
+    Tokenizer tok = base();
+    for (std::string part :
+         {"a", " ", "\n", "_", "1", "the", "\u4e2d", "e\u0301", "\u0301", "<|im_", "'s", "<", "\xff"}) {
+        std::string text;
+        while (text.size() < 300000) text += part;
+        std::vector<int> ids = tok.encode(text);  // a quadratic step would take minutes
+        CHECK(!ids.empty());
+        if (surely_nfc(utf8_replace_invalid(text))) CHECK(tok.decode(ids) == utf8_replace_invalid(text));
+    }
+}
+
+TEST_CASE("literal ranges: a template's control tokens count, a message's do not") {
+    Tokenizer tok = base();
+    int start = *tok.id_of("<|im_start|>"), end = *tok.id_of("<|im_end|>"), call = *tok.id_of("<tool_call>");
+    MarkedText text;
+    text.add("<|im_start|>", Specials::recognise);
+    text.add("x<|im_end|><tool_call>\xff", Specials::literal);
+    text.add("<|im_end|>", Specials::recognise);
+    std::vector<int> ids = tok.encode(text);
+    CHECK(std::count(ids.begin(), ids.end(), start) == 1);
+    CHECK(std::count(ids.begin(), ids.end(), end) == 1);
+    CHECK(std::count(ids.begin(), ids.end(), call) == 1);
+    CHECK(ids.back() == end);
+    CHECK(tok.decode(ids) == "<|im_start|>x<|im_end|><tool_call>\ufffd<|im_end|>");
+    // A control token put together from both sides is not one.
+    MarkedText joined;
+    joined.add("<|im_", Specials::literal);
+    joined.add("end|>", Specials::recognise);
+    ids = tok.encode(joined);
+    CHECK(std::count(ids.begin(), ids.end(), end) == 0);
+}
+
+TEST_CASE("several threads and several tokenizers at once") {
+    Tokenizer first = base(),
+              second = Tokenizer::parse(variant_file(golden()["variants"][1]).dump(), "second");
+    std::vector<int64_t> wrong(4);
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < 4; t++)
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 20; i++)
+                for (size_t v : {t % 2, 1 - t % 2})
+                    for (const Json& c : golden()["variants"][v]["cases"])
+                        wrong[t] +=
+                            Json((v ? second : first).encode(c["text"].get_ref<const std::string&>())) !=
+                            c["ids"];
+        });
+    for (std::thread& t : threads) t.join();
+    CHECK(wrong == std::vector<int64_t>(4, 0));
+}
+
+TEST_CASE("what the format allows and this code does not do is refused by name") {
+    const Json good = golden()["base"];
+    REQUIRE(error_of(good) == "none");
+    auto with = [&](const char* pointer, Json value) {
+        Json file = good;
+        file[Json::json_pointer(pointer)] = std::move(value);
+        return error_of(file);
+    };
+    contains(with("/normalizer", {{"type", "Lowercase"}}),
+             "t.json: normalizer \"{\\\"type\\\":\\\"Lowercase\\\"}\" is not supported");
+    contains(with("/pre_tokenizer", {{"type", "Whitespace"}}), "pre_tokenizer");
+    contains(with("/pre_tokenizer", nullptr), "pre_tokenizer");
+    contains(with("/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\w+"),
+             "pre_tokenizer pattern \"\\\\w+\"");
+    contains(with("/pre_tokenizer/pretokenizers/0/behavior", "MergedWithNext"), "pre_tokenizer");
+    contains(with("/decoder", {{"type", "WordPiece"}}), "decoder");
+    contains(with("/post_processor", {{"type", "BertProcessing"}}), "post_processor");
+    contains(with("/model/type", "Unigram"), "model type");
+    contains(with("/model/dropout", 0.1), "model dropout");
+    contains(with("/model/byte_fallback", true), "model byte_fallback");
+    contains(with("/model/continuing_subword_prefix", "##"), "model continuing_subword_prefix");
+    contains(with("/model/unk_token", "nope"), "unk_token \"nope\" is not in the vocabulary");
+    contains(with("/truncation", {{"max_length", 5}}), "truncation");
+    contains(with("/added_tokens/0/single_word", true), "single_word");
+    contains(with("/added_tokens/0/id", 5), "id 5 in the file, but 480 by its place");
+    contains(with("/added_tokens/1/content", "<|endoftext|>"), "two entries");
+    contains(with("/model/vocab/zzz", 3), "two tokens have id 3");
+    contains(with("/model/vocab/zzz", -1), "expected a whole number");
+    contains(with("/model/vocab/zzz", 99999999), "too large");
+    contains(with("/model/merges/0", "a b c"), "not two tokens");
+    contains(with("/model/merges/0", "a zzz"), "\"zzz\" is not in the vocabulary");
+    contains(with("/model/merges/0", Json::array({"a"})), "expected ,");
+    contains(error_of(Json::array()), "expected {");
+    contains(error_of(Json::object()), "no key \"model\"");
+    CHECK_THROWS_AS(Tokenizer::load("/no/such/folder"), Error);
+    std::string text = good.dump();
+    for (size_t cut = 0; cut < text.size(); cut += 97)
+        CHECK_THROWS_AS(Tokenizer::parse(text.substr(0, cut), "cut"), Error);
+}
+
+TEST_CASE("begin and end ids come from the post-processor and are not added by encode") {
+    Json file = golden()["base"];
+    file["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single", Json::array({{{"SpecialToken", {{"id", "<|endoftext|>"}, {"type_id", 0}}}},
+                                {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}})},
+        {"special_tokens", {{"<|endoftext|>", {{"id", "<|endoftext|>"}, {"ids", {480}}}}}}};
+    Tokenizer tok = Tokenizer::parse(file.dump(), "t");
+    CHECK(tok.begin_ids() == std::vector<int>{480});
+    CHECK(tok.end_ids().empty());
+    CHECK(tok.encode("a") == base().encode("a"));
+}
+
+TEST_CASE("training finds the reference's merges, twice the same, and its file is read back") {
+    const Json& want = golden()["train"];
+    BpeTrainer trainer(Split::qwen, {"<|endoftext|>", "<|pad|>"});
+    for (std::string text : want["texts"]) trainer.add(text + "<|pad|>");
+    trainer.train(want["vocab_size"].get<int>() + 2);
+    Json merges = Json::array();
+    for (auto [left, right] : trainer.merges())
+        merges.push_back(spelling(trainer.tokens()[size_t(left)]) + " " +
+                         spelling(trainer.tokens()[size_t(right)]));
+    CHECK(merges == want["merges"]);
+    std::string file = trainer.tokenizer_json();
+    Tokenizer tok = Tokenizer::parse(file, "trained");
+    CHECK(tok.vocab_size() == 402);
+    CHECK(tok.encode("hello<|pad|>").back() == 401);
+    CHECK(tok.decode(tok.encode("any text \u4e2d\U0001f600")) == "any text \u4e2d\U0001f600");
+    trainer.train(402);
+    CHECK(trainer.tokenizer_json() == file);
+    trainer.train(100000);
+    CHECK(trainer.tokens().size() < 2000);  // every piece has become one token
+    CHECK_THROWS_AS(trainer.train(257), Error);
+}

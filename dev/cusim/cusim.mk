@@ -62,4 +62,38 @@ $(CUSIM_OUT)/libcublasLt.so.13: $(CUSIM_LT_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_OUT)/l
 $(CUSIM_OUT)/libnccl.so.2: $(CUSIM_NCCL_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_OUT)/libcudart.so.13
 	$(call cusim_link,libnccl.so.2,nccl,)
 
--include $(patsubst %.o,%.d,$(CUSIM_CORE_OBJ) $(CUSIM_RT_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_BLAS_OBJ) $(CUSIM_LT_OBJ) $(CUSIM_NCCL_OBJ))
+# ---- tests -------------------------------------------------------------------------------------------------------------
+# Unit tests are linked with the interpreter itself; test programs are made by nvcc and run under the libraries.
+CUSIM_UNIT_OBJ := $(call cusim_objects,$(CUSIM)/test/*.cpp)
+CUSIM_PROGRAMS := $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu $(CUSIM)/test/faults/*.cu $(CUSIM)/test/programs/*.cu)))
+CUSIM_BIN := $(CUSIM_OUT)/bin
+CUSIM_CATCH := $(if $(wildcard /usr/include/catch2/catch_all.hpp),-lCatch2Main -lCatch2)
+
+# A tenth of the optimiser's work for a tenth of the code's use.
+$(CUSIM_UNIT_OBJ): CUSIM_CXXFLAGS += -O1 -Itest
+
+$(CUSIM_OUT)/unit: $(CUSIM_UNIT_OBJ) $(CUSIM_CORE_OBJ)
+	$(CXX) $^ $(CUSIM_CATCH) -o $@
+
+define cusim_program
+$(CUSIM_BIN)/%: $(CUSIM)/$(1)/%.cu $(wildcard $(CUSIM)/examples/*.h $(CUSIM)/examples/*.cuh)
+	@mkdir -p $(CUSIM_BIN)
+	$(NVCC) $(CUSIM_NVCCFLAGS) $$< -o $$@ -lcublas -lcublasLt -lnccl
+endef
+$(foreach folder,examples test/faults test/programs,$(eval $(call cusim_program,$(folder))))
+
+.PHONY: test-cusim bench-cusim
+ifeq ($(CUSIM_NVCC),)
+test-cusim: $(CUSIM_OUT)/unit
+	$(CUSIM_OUT)/unit
+bench-cusim:
+	@echo "skipped: bench-cusim (no nvcc)"
+else
+test-cusim: cusim $(CUSIM_OUT)/unit $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
+	CUSIM_TEST_BIN=$(abspath $(CUSIM_BIN)) $(CUSIM_OUT)/unit
+bench-cusim: cusim $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
+	@for p in $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu))); do \
+	    CUSIM_QUIET=1 LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/$$p 30 | grep ' per '; done
+endif
+
+-include $(patsubst %.o,%.d,$(CUSIM_CORE_OBJ) $(CUSIM_RT_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_BLAS_OBJ) $(CUSIM_LT_OBJ) $(CUSIM_NCCL_OBJ) $(CUSIM_UNIT_OBJ))

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cxxabi.h>
+#include <unistd.h>
 
 #include "memory.h"
 #include "options.h"
@@ -12,9 +13,10 @@ namespace cusim {
 
 namespace {
 
+// Not destroyed at exit: the program's last calls come from exit handlers.
 std::map<std::string, Counters>& all_counters() {
-    static std::map<std::string, Counters> all;
-    return all;
+    static auto* all = new std::map<std::string, Counters>;
+    return *all;
 }
 
 const char* kClassNames[] = {"integer", "float", "half", "double", "convert", "move", "compare", "memory",
@@ -94,8 +96,9 @@ void finish_counting(Counters& c, const Kernel& kernel) {
 }
 
 void write_counters() {
-    const std::string& path = options().stats_path;
+    std::string path = options().stats_path;
     if (path.empty()) return;
+    if (size_t at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));  // ranks
     std::FILE* f = std::fopen(path.c_str(), "w");
     if (!f) stop("cannot write CUSIM_STATS=" + path);
     auto number = [&](const char* key, u64 value) { std::fprintf(f, "      \"%s\": %llu,\n", key, (unsigned long long)value); };

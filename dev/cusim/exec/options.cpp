@@ -60,8 +60,8 @@ Options from_environment() {
 }  // namespace
 
 const Options& options() {
-    static const Options o = from_environment();
-    return o;
+    static const Options* o = new Options(from_environment());  // outlives exit handlers
+    return *o;
 }
 
 }  // namespace cusim

@@ -11,7 +11,7 @@ struct Options {
     bool check_init = false;         // CUSIM_CHECK=init
     bool lazy_streams = false;       // CUSIM_STREAMS=lazy[:seed]
     u64 stream_seed = 1;
-    std::string stats_path;          // CUSIM_STATS=file.json
+    std::string stats_path;          // CUSIM_STATS=file.json; %p stands for the process id
     u64 budget = 4000000000;         // CUSIM_BUDGET, warp instructions per launch
     bool sticky = false;             // CUSIM_FAULT=sticky: a fault becomes a CUDA error instead of ending the program
     int capability = 90;             // CUSIM_CC=8.0

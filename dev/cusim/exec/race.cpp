@@ -44,7 +44,7 @@ bool RaceChecker::ordered(const Touch& before, const Warp& now, u16 thread) cons
     if (!before.time || before.thread == thread) return true;
     size_t warp = before.thread / kWarp, mine = size_t(now.id);
     if (warp != mine) return clock_[mine * warps_ + warp] >= before.time;
-    return before.time < clock_[mine * warps_ + mine] || before.sync < now.sync_count;
+    return before.time < clock_[mine * warps_ + mine] || before.sync != u16(now.sync_count);
 }
 
 void RaceChecker::report(const Warp& w, const Inst& i, int lane, const char* kind, u32 offset, const Touch& o) const {
@@ -55,27 +55,31 @@ void RaceChecker::report(const Warp& w, const Inst& i, int lane, const char* kin
                block_.kernel->file_of(block_.kernel->code[o.pc]).c_str()));
 }
 
+void RaceChecker::Recent::add(const Touch& t) {
+    if (latest.thread / kWarp != t.thread / kWarp) other = latest;
+    else if (latest.thread != t.thread) peer = latest;
+    latest = t;
+}
+
+void RaceChecker::check(const Recent& before, const char* kind, const Warp& w, const Inst& i, int lane, u32 offset, u16 thread) const {
+    for (const Touch* t : {&before.latest, &before.peer, &before.other})
+        if (!ordered(*t, w, thread)) report(w, i, lane, kind, offset, *t);
+}
+
 void RaceChecker::access(const Warp& w, const Inst& i, int lane, u32 offset, u32 bytes, Access kind) {
     Touch now;
     now.time = clock_[size_t(w.id) * warps_ + size_t(w.id)];
-    now.sync = w.sync_count;
+    now.sync = u16(w.sync_count);
     now.thread = u16(w.id * kWarp + lane);
-    now.atomic = kind == Access::Atomic;
     now.pc = w.pc;
     bool writes = kind != Access::Read;
     for (u32 c = offset / 2; c <= (offset + bytes - 1) / 2; c++) {
         Cell& cell = cells_[c];
-        if (!(now.atomic && cell.write.atomic) && !ordered(cell.write, w, now.thread))
-            report(w, i, lane, writes ? "write-write" : "write-read", c * 2, cell.write);
-        if (writes) {
-            for (const Touch* t : {&cell.read, &cell.peer, &cell.other})
-                if (!ordered(*t, w, now.thread)) report(w, i, lane, "read-write", c * 2, *t);
-            cell.write = now;
-        } else {
-            if (cell.read.thread / kWarp != now.thread / kWarp) cell.other = cell.read;
-            else if (cell.read.thread != now.thread) cell.peer = cell.read;
-            cell.read = now;
-        }
+        if (!ordered(cell.write, w, now.thread)) report(w, i, lane, writes ? "write-write" : "write-read", c * 2, cell.write);
+        if (writes) check(cell.reads, "read-write", w, i, lane, c * 2, now.thread);
+        if (kind != Access::Atomic) check(cell.atomics, writes ? "write-write" : "write-read", w, i, lane, c * 2, now.thread);
+        if (kind == Access::Write) cell.write = now;
+        else (kind == Access::Read ? cell.reads : cell.atomics).add(now);
     }
 }
 

@@ -24,19 +24,22 @@ class RaceChecker {
 
   private:
     struct Touch {
-        u32 time = 0;   // of its warp; 0: never
-        u32 sync = 0;   // __syncwarp count of its warp
-        u16 thread = 0;
-        bool atomic = false;
+        u32 time = 0;  // of its warp; 0: never
         int pc = 0;
+        u16 sync = 0;  // __syncwarp count of its warp
+        u16 thread = 0;
+    };
+    // The latest access of a kind, and the ones before it by another thread of the same warp and by another warp.
+    struct Recent {
+        Touch latest, peer, other;
+        void add(const Touch& t);
     };
     struct Cell {
         Touch write;
-        Touch read;   // the latest
-        Touch peer;   // the one before it by another thread of the same warp
-        Touch other;  // ... by another warp
+        Recent reads, atomics;
     };
     bool ordered(const Touch& before, const Warp& now, u16 thread) const;
+    void check(const Recent& before, const char* kind, const Warp& w, const Inst& i, int lane, u32 offset, u16 thread) const;
     [[noreturn]] void report(const Warp& w, const Inst& i, int lane, const char* kind, u32 offset, const Touch& other) const;
 
     const Block& block_;

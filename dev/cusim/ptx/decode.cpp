@@ -70,8 +70,10 @@ struct Decoder::Frame {
 };
 
 void Decoder::error(const std::string& what) const {
-    std::string where = ast_ ? "'" + std::string(ast_->opcode.substr(0, 80)) + "': " : "";
-    throw PtxError(where + what, ast_ ? ast_->ptx_line : 0);
+    if (!ast_) throw PtxError(what, 0);
+    Inst here;
+    here.source = ast_;
+    throw PtxError("'" + std::string(ast_->opcode.substr(0, 80)) + "' at " + kernel_.file_of(here) + ": " + what, ast_->ptx_line);
 }
 
 void Decoder::unknown(const std::string& what, const char* file) const {

@@ -13,4 +13,7 @@ u64 constant_bits(const Operand& constant, Type type);
 // A declaration after its space: .align 4 .b8 name[16] = {...}
 Variable parse_variable(Lexer& in, Space space, bool external);
 
+// The <count> of a register family, if one follows.
+void parse_register_count(Lexer& in, Variable& v);
+
 }  // namespace cusim

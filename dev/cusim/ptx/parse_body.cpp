@@ -75,9 +75,10 @@ class BodyParser {
                                        : Space::None;
         if (space != Space::None) {
             declare(parse_variable(in_, space, false));
-            while (space == Space::Reg && in_.take(',')) {  // .reg .pred p, q;
+            while (space == Space::Reg && in_.take(',')) {  // .reg .b32 a, b, %r<4>;
                 Variable more = body_->variables.back();
                 more.name = in_.expect_word("a name").text;
+                parse_register_count(in_, more);
                 declare(std::move(more));
             }
             in_.expect(';');

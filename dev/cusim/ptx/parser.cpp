@@ -161,6 +161,16 @@ u64 constant_bits(const Operand& o, Type type) {
     return u64(o.value);
 }
 
+void parse_register_count(Lexer& in, Variable& v) {
+    v.range = in.take('<');
+    v.count = 1;
+    if (!v.range) return;
+    s64 n = parse_signed_integer(in);
+    if (n < 0 || n > kLargestRange) in.fail("bad register count");
+    v.count = u64(n);
+    in.expect('>');
+}
+
 Variable parse_variable(Lexer& in, Space space, bool external) {
     Variable v;
     v.space = space;
@@ -194,13 +204,7 @@ Variable parse_variable(Lexer& in, Space space, bool external) {
     }
     if (v.type == Type::None) in.fail("variable '" + v.name + "' without a type");
     if (!v.align) v.align = type_bytes(v.type) * v.vector;
-    if (space == Space::Reg && in.take('<')) {
-        s64 n = parse_signed_integer(in);
-        if (n < 0 || n > kLargestRange) in.fail("bad register count");
-        v.count = u64(n);
-        v.range = true;
-        in.expect('>');
-    }
+    if (space == Space::Reg) parse_register_count(in, v);
     bool array = false;
     while (in.take('[')) {
         u64 n = 0;

@@ -11,8 +11,8 @@ namespace cusim {
 namespace {
 
 std::set<CUstream_st*>& streams() {
-    static std::set<CUstream_st*> all;
-    return all;
+    static auto* all = new std::set<CUstream_st*>;  // outlives exit handlers
+    return *all;
 }
 CUstream_st& default_stream() {
     static CUstream_st* s = [] {

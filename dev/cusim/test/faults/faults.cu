@@ -41,18 +41,18 @@ __global__ void local_past_end(int* out, int index) {
 __global__ void race_between_warps(float* out) {
     __shared__ float buffer[64];
     buffer[threadIdx.x] = threadIdx.x;
-    out[threadIdx.x] = buffer[63 - threadIdx.x];  // FAULT race_between_warps [CUSIM_CHECK=race]: write-read race
+    out[threadIdx.x] = buffer[63 - threadIdx.x];  // FAULT race_between_warps [CUSIM_CHECK=race]: race on shared memory
 }
 __global__ void race_within_warp(float* out) {
     __shared__ float buffer[32];
     buffer[threadIdx.x] = threadIdx.x;
-    out[threadIdx.x] = buffer[threadIdx.x ^ 1];  // FAULT race_within_warp [CUSIM_CHECK=race]: write-read race
+    out[threadIdx.x] = buffer[threadIdx.x ^ 1];  // FAULT race_within_warp [CUSIM_CHECK=race]: race on shared memory
 }
 __global__ void race_on_reuse(float* out) {
     __shared__ float buffer[64];
     float sum = 0;
     for (int step = 0; step < 2; step++) {
-        buffer[threadIdx.x] = step;  // FAULT race_on_reuse [CUSIM_CHECK=race]: read-write race
+        buffer[threadIdx.x] = step;  // FAULT race_on_reuse [CUSIM_CHECK=race]: race on shared memory
         __syncthreads();
         sum += buffer[63 - threadIdx.x];
     }
@@ -61,7 +61,7 @@ __global__ void race_on_reuse(float* out) {
 __global__ void plain_and_atomic(int* out) {
     __shared__ int count;
     if (threadIdx.x == 0) count = 0;
-    atomicAdd(&count, 1);  // FAULT plain_and_atomic [CUSIM_CHECK=race]: write-write race
+    atomicAdd(&count, 1);  // FAULT plain_and_atomic [CUSIM_CHECK=race]: race on shared memory
     __syncthreads();
     out[threadIdx.x] = count;
 }
@@ -79,7 +79,7 @@ __global__ void barrier_in_branch(float* out) {
     out[threadIdx.x] = 1;
 }
 __global__ void barrier_in_half_warp(float* out, int n) {
-    if (threadIdx.x < n) __syncthreads();  // FAULT barrier_in_half_warp: only lanes 0x0000ffff
+    if (threadIdx.x < n) __syncthreads();  // FAULT barrier_in_half_warp: exited while lanes 0x0000ffff wait
     out[threadIdx.x] = 1;
     if (n > 1000) __syncthreads();
 }
@@ -126,7 +126,7 @@ __global__ void copy_without_barrier(float4* out, const float4* in) {
     __shared__ float4 buffer[64];
     copy_async(buffer + threadIdx.x, in + threadIdx.x);
     asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
-    out[threadIdx.x] = buffer[63 - threadIdx.x];  // FAULT copy_without_barrier [CUSIM_CHECK=race]: write-read race
+    out[threadIdx.x] = buffer[63 - threadIdx.x];  // FAULT copy_without_barrier [CUSIM_CHECK=race]: race on shared memory
 }
 __global__ void wait_for_later_block(volatile int* flag) {
     if (blockIdx.x == 1) *flag = 1;
@@ -141,13 +141,13 @@ __global__ void trap_reached(int n) {
 }
 __global__ void mma_by_few(float* out) {
     float c[4] = {};
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%4,%4}, {%0,%1,%2,%3};"  // FAULT mma_by_few: without all 32 lanes
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(0));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%4,%4}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(0));  // FAULT mma_by_few: without all 32 lanes
     out[threadIdx.x] = c[0];
 }
 __global__ void unknown_instruction(int* out) {
     int x;
-    asm volatile("frobnicate.b32 %0, 1;" : "=r"(x));
+    asm volatile("frobnicate.b32 %0, 1;" : "=r"(x));  // FAULT unknown_instruction: unknown instruction
     *out = x;
 }
 
@@ -192,8 +192,9 @@ int main(int argc, char** argv) {
     if (is("trap_reached")) trap_reached<<<1, 1>>>(1);
     if (is("mma_by_few")) mma_by_few<<<1, 16>>>(p);
 
-    // Faults outside kernels have no line to name; the test knows their texts.
     if (is("unknown_instruction")) unknown_instruction<<<1, 1>>>(reinterpret_cast<int*>(p));
+
+    // Faults outside kernels have no line to name; the test knows their texts.
     if (is("host_reads_device")) return int(p[3]);
     if (is("copy_past_end")) cudaMemcpy(p, argv[0], 401, cudaMemcpyHostToDevice);
     if (is("unknown_function")) cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice, cudaFlushGPUDirectRDMAWritesToOwner);

@@ -46,7 +46,8 @@ void Lexer::advance() {
         while (end < text_.size() && (is_word(text_[end]) && text_[end] != '%' && text_[end] != '$')) end++;
     } else if (is_word_start(c)) {
         token_.kind = Token::Word;
-        while (end < text_.size()) {
+        // A directive ends at the next dot: .reg.b16 is two words, add.s32 is one.
+        while (end < text_.size() && !(c == '.' && text_[end] == '.')) {
             if (is_word(text_[end])) {
                 end++;
             } else if (text_[end] == ':' && end + 2 < text_.size() && text_[end + 1] == ':' &&

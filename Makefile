@@ -18,7 +18,7 @@ FLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-om
 endif
 CXXFLAGS := -std=c++17 -Iswarr $(FLAGS)
 
-PROGRAMS := train_gpt_swa sft rl_cispo tokenizer
+PROGRAMS := train_gpt_swa sft rl_cispo eval locality tokenizer
 TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
 BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(wildcard dev/bench/bench_*.cpp))
 
@@ -33,6 +33,11 @@ LINK_CU = $(NVCC) -cudart shared $(HOST_FLAGS)
 else
 COMPILE_CU = $(CXX) -x c++ $(CXXFLAGS) -MMD -MP
 LINK_CU = $(CXX) $(FLAGS)
+endif
+
+# All processors, unless -j says otherwise.
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
 endif
 
 .PHONY: all help test programs bench clean format mutations
@@ -89,6 +94,12 @@ bench: check-deps $(BENCHES)
 $(BUILD)/bench/%: dev/bench/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) -I. -Idev/bench -MMD -MP $< -o $@
+
+# Fuzz targets need clang's libFuzzer (Debian: clang, libclang-rt-14-dev).
+$(BUILD)/fuzz/%: dev/fuzz/%.cpp Makefile
+	@mkdir -p $(@D)
+	clang++ -std=c++17 -Iswarr -O1 -g -march=native -ffp-contract=off -Wno-psabi -fsanitize=fuzzer,address,undefined \
+	    -fno-sanitize-recover=undefined $< -o $@
 
 mutations:
 	dev/mutations.sh

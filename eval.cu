@@ -12,15 +12,15 @@
 // sample depends on the model, the prompt, the seed and the sampling options alone.
 #include "evaluate.h"
 #include "overlap.h"
-#include "run.h"
+#include "rollout.cuh"
 #include "self_test.cuh"
-#include "show.cuh"
+#include "verifier/verify_file.h"
 
 struct Options {
     ModelOptions model;
     std::vector<std::string> data, compare, contamination;
     std::string out, template_name, system, answer_format = "boxed", input_key, label_key, write_sft, prompt,
-                                            device = "auto";
+                                            verify_only, mode = "rl", device = "auto";
     std::vector<int> ids;
     int samples = 4, max_new_tokens = 2048, slots = 32, max_tokens = 4096, threads = 0, sft_per_problem = 4;
     Sampling sampling;
@@ -71,39 +71,16 @@ struct Options {
         cli.option("--ids", ids, "token ids in place of --prompt", "One text")->delimiter(',');
         cli.option("--logits", logits, "print the logits of --prompt or --ids as JSON", "One text");
         cli.option("--self-test", self_test, "check the window on this model, 1-2 seconds", "Checks");
+        cli.option("--verify-only", verify_only, "grade a JSONL file of gold and pred or completion",
+                   "Checks");
+        cli.option("--mode", mode, "of --verify-only: rl or lenient", "Checks")
+            ->check(CLI::IsMember({"rl", "lenient"}));
         cli.option("--dry-run", dry_run, "check everything, show prompts and memory, write nothing",
                    "Checks");
     }
 };
 
-// A model folder without its weights.
-struct Source {
-    std::string folder;
-    ModelConfig config;
-    Tokenizer tokenizer;
-    ChatTemplate chat;
-    StopIds stop;
-
-    Source(const Options& o, const std::string& model)
-        : folder(model_folder(model)),
-          config(read_config(folder)),
-          tokenizer(Tokenizer::load(folder)),
-          chat(ChatTemplate::from_folder(folder, o.template_name)),
-          stop(stop_ids(folder, tokenizer, chat)) {
-        o.model.apply(config);
-        check_vocabulary(tokenizer, config, folder);
-    }
-
-    std::vector<int> encode(const Options& o, Json messages) const {
-        if (!o.system.empty() && messages[0]["role"] != "system")
-            messages.insert(messages.begin(), {{"role", "system"}, {"content", o.system}});
-        ChatOptions options;
-        options.add_generation_prompt = true;
-        return chat.encode(tokenizer, messages, Json(), options);
-    }
-};
-
-GenerateOptions generate_options(const Options& o, const Source& s, int longest_prompt) {
+GenerateOptions generate_options(const Options& o, const ModelSource& s, int longest_prompt) {
     GenerateOptions g;
     g.sampling = o.sampling;
     g.seed = o.seed;
@@ -117,13 +94,13 @@ GenerateOptions generate_options(const Options& o, const Source& s, int longest_
 // ---------------------------------------------------------------------------------------------------------
 // One text
 
-std::vector<int> prompt_ids(const Options& o, const Source& s) {
+std::vector<int> prompt_ids(const Options& o, const ModelSource& s) {
     if (!o.ids.empty()) return o.ids;
     if (o.raw) return s.tokenizer.encode(o.prompt, Specials::recognise);
-    return s.encode(o, Json::array({{{"role", "user"}, {"content", o.prompt}}}));
+    return s.encode(Json::array({{{"role", "user"}, {"content", o.prompt}}}), o.system);
 }
 
-int answer_one(const Options& o, const Source& s) {
+int answer_one(const Options& o, const ModelSource& s) {
     std::vector<int> ids = prompt_ids(o, s);
     Cpu device;
     Model<Cpu> model(device, s.config);
@@ -155,7 +132,7 @@ int answer_one(const Options& o, const Source& s) {
     return 0;
 }
 
-int print_logits(const Options& o, const Source& s) {
+int print_logits(const Options& o, const ModelSource& s) {
     std::vector<int> ids = prompt_ids(o, s);
     for (int id : ids)
         if (id < 0 || id >= s.config.vocab)
@@ -181,7 +158,7 @@ int print_logits(const Options& o, const Source& s) {
     return 0;
 }
 
-int self_test(const Options& o, const Source& s) {
+int self_test(const Options& o, const ModelSource& s) {
     Timer timer;
     const ModelConfig shortened = self_test_config(s.config);
     std::printf("%s\n", window_runs(s.config).c_str());
@@ -207,28 +184,23 @@ struct Set {
     int longest = 0;                        // prompt
 };
 
-Set read_set(const Options& o, const Source& s, const std::string& path) {
+Set read_set(const Options& o, const ModelSource& s, const std::string& path) {
     Set set;
     set.name = set_name(path);
     set.path = path;
     ProblemKeys keys;
     keys.input = o.input_key, keys.label = o.label_key;
     keys.format = answer_format(o.answer_format, "--answer-format");
-    set.problems = read_problems(path, keys, o.limit);
-    for (const Problem& p : set.problems) {
-        set.prompts.push_back(s.encode(o, p.messages));
-        const int length = int(set.prompts.back().size());
-        if (length >= s.config.max_positions)
-            fail(path + ": the prompt of " + quoted(p.id) + " has " + std::to_string(length) +
-                     " tokens, the model has " + std::to_string(s.config.max_positions) + " positions",
-                 "leave the problem out, or use a model with more positions");
-        set.longest = std::max(set.longest, length);
+    for (EncodedProblem& e : encode_problems({path}, s, keys, o.system, o.limit)) {
+        set.longest = std::max(set.longest, int(e.ids.size()));
+        set.problems.push_back(std::move(e.problem));
+        set.prompts.push_back(std::move(e.ids));
     }
     return set;
 }
 
 // All that decides a sample.
-Json settings_of(const Options& o, const Source& s, const Set& set) {
+Json settings_of(const Options& o, const ModelSource& s, const Set& set) {
     return {{"schema", 1},
             {"set", set.name},
             {"data", set.path},
@@ -255,7 +227,7 @@ Json settings_of(const Options& o, const Source& s, const Set& set) {
             {"problems", set.problems.size()}};
 }
 
-void print_plan(const GenerateOptions& g, const Source& s, int longest) {
+void print_plan(const GenerateOptions& g, const ModelSource& s, int longest) {
     auto plan = Generator<Cpu>::plan(s.config, g, longest);
     print_memory_plan(
         {{"weights", double(plan.weights)},
@@ -265,15 +237,13 @@ void print_plan(const GenerateOptions& g, const Source& s, int longest) {
         "lower --slots or --max-tokens-per-pass");
 }
 
-SampleRow judged(const Source& s, const Problem& p, Rollout r) {
+SampleRow judged(const ModelSource& s, const Problem& p, Rollout r) {
     SampleRow row;
     row.id = p.id;
     row.sample = r.sample;
     row.truncated = r.stop == Stop::length;
     row.logprob = r.logp_sum();
-    std::vector<int> text = r.ids;
-    if (!row.truncated) text.pop_back();
-    row.text = s.tokenizer.decode(text);
+    row.text = answer_text(s.tokenizer, r);
     row.ids = std::move(r.ids);
     Judgement strict = judge(p.format, row.text, p.gold);
     Judgement lenient = judge(p.format, row.text, p.gold, verifier::Mode::lenient);
@@ -283,7 +253,7 @@ SampleRow judged(const Source& s, const Problem& p, Rollout r) {
 }
 
 // Draws what is missing. False if a signal ended it early.
-bool draw_samples(const Options& o, const Source& s, const Set& set, EvaluationFolder& folder,
+bool draw_samples(const Options& o, const ModelSource& s, const Set& set, EvaluationFolder& folder,
                   Model<Cpu>& model) {
     Generator<Cpu> generator(model, generate_options(o, s, set.longest));
     int64_t done = 0, right = 0, total = int64_t(set.problems.size()) * o.samples;
@@ -324,7 +294,7 @@ bool draw_samples(const Options& o, const Source& s, const Set& set, EvaluationF
 }
 
 // Three prompts as the model will read them, and a few tokens from a toy copy.
-void dry_run(const Options& o, const Source& s, const Set& set) {
+void dry_run(const Options& o, const ModelSource& s, const Set& set) {
     ModelConfig toy = s.config;
     toy.layers = 1, toy.hidden = 32, toy.heads = toy.kv_heads = 2, toy.head_dim = 16, toy.ff = 64;
     toy.window.resize(1);
@@ -354,7 +324,7 @@ void contamination_report(const Options& o, const Set& set, const std::string& o
 }
 
 // Where results go: below a run, or below runs/ for a model folder.
-std::string results_folder(const Options& o, const std::string& model, const Source& s) {
+std::string results_folder(const Options& o, const std::string& model, const ModelSource& s) {
     namespace fs = std::filesystem;
     if (!o.out.empty()) return o.out;
     fs::path folder = fs::path(s.folder).lexically_normal();
@@ -365,9 +335,8 @@ std::string results_folder(const Options& o, const std::string& model, const Sou
 
 // All sets under one model. Returns the results' folder; empty if a signal ended it.
 std::string evaluate(const Options& o, const std::string& model_path) {
-    Source s(o, model_path);
-    print_model(s.config, s.folder);
-    print_stop_ids(s.stop, s.chat);
+    ModelSource s(model_path, o.model, o.template_name);
+    s.print();
     std::vector<Set> sets;
     int longest = 0;
     for (const std::string& path : o.data) {
@@ -455,6 +424,9 @@ int main(int argc, char** argv) {
             print_comparison(o.compare[0], o.compare[1]);
             return 0;
         }
+        if (!o.verify_only.empty())
+            return verifier::verify_file(
+                o.verify_only, o.mode == "rl" ? verifier::Mode::rl : verifier::Mode::lenient, stdout, stderr);
         if (o.threads) omp_set_num_threads(o.threads);
         const std::string newest = newest_run(), base = "data/ledger/base";
         const bool miniature = o.model.model.empty() && o.data.empty();
@@ -469,9 +441,9 @@ int main(int argc, char** argv) {
         if (one_text && !cli.given("--temperature")) o.sampling.temperature = 0;
         check_sampling(o.sampling);
         catch_signals();
-        if (o.self_test) return self_test(o, Source(o, o.model.model));
-        if (o.logits) return print_logits(o, Source(o, o.model.model));
-        if (one_text) return answer_one(o, Source(o, o.model.model));
+        if (o.self_test) return self_test(o, ModelSource(o.model.model, o.model, o.template_name));
+        if (o.logits) return print_logits(o, ModelSource(o.model.model, o.model, o.template_name));
+        if (one_text) return answer_one(o, ModelSource(o.model.model, o.model, o.template_name));
 
         if (o.data.empty()) {
             Miniature mini(cli);

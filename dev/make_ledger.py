@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the miniature task of data/ledger: the tokenizer, the base model's config.json and four data files.
 
-Everything follows from SEED; Python's standard library suffices; a second run writes the same bytes. Run from the
+Everything follows from `--seed`; Python's standard library suffices; a second run writes the same bytes. Run from the
 repository root: `python3 dev/make_ledger.py` (or with another folder as argument). The task's rules: data/ledger/README.md.
 """
 import argparse
@@ -17,7 +17,7 @@ LOCAL_SHARE = 0.25
 SPECIALS = ["<eos>", "<pad>"]
 SYMBOLS = "0123456789" + LETTERS + "LF+;:=" + FILLER + " \n"
 
-PRETRAIN, SFT, RL, VAL = 3000, 800, 800, 300
+PRETRAIN, SFT, RL, VAL = 3000, 1200, 600, 300
 
 
 def prompt(digits):
@@ -46,7 +46,8 @@ def far(digits):
 def problems(rng, count, avoid):
     """`count` distinct digit lists, none of them in `avoid`; every number of operands equally often."""
     sizes = [OPERANDS[i % len(OPERANDS)] for i in range(count)]
-    assert sizes.count(OPERANDS[0]) + sum(len(d) == OPERANDS[0] for d in avoid) < 10 ** OPERANDS[0], "more problems than there are"
+    left = 10 ** OPERANDS[0] - sum(len(digits) == OPERANDS[0] for digits in avoid)
+    assert sizes.count(OPERANDS[0]) <= left, "more problems than there are"
     rng.shuffle(sizes)
     drawn = {}  # keeps the order
     for size in sizes:
@@ -154,8 +155,9 @@ def main():
         ("config.json", CONFIG),
     ]:
         (options.folder / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    write_lines(options.folder / "pretrain.jsonl", [{"text": p + c} for p, c in solved(rng, PRETRAIN, held_out)])
-    write_lines(options.folder / "sft.jsonl", [{"prompt": p, "completion": c} for p, c in solved(rng, SFT, held_out)])
+    for name, count in [("pretrain", PRETRAIN), ("sft", SFT)]:
+        rows = [{"prompt": p, "completion": c} for p, c in solved(rng, count, held_out)]
+        write_lines(options.folder / f"{name}.jsonl", rows)
     for name, drawn in [("rl", problems(rng, RL, held_out)), ("val", val)]:
         write_lines(options.folder / f"{name}.jsonl", [
             {"id": f"ledger-{name}-{i}", "problem": prompt(d), "answer": str(sum(d) % 10), "operands": len(d)}

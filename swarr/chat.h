@@ -520,7 +520,8 @@ class ChatTemplate {
 struct StopIds {
     struct Entry {
         int id;
-        std::string token, sources;  // "<|im_end|>", "generation_config.json, template"
+        std::string token;                 // "<|im_end|>"
+        std::vector<std::string> sources;  // "generation_config.json", "template"
     };
     std::vector<Entry> entries;
     std::string warning;  // empty, or one line: which files disagree
@@ -532,19 +533,20 @@ struct StopIds {
     }
     std::string text() const {
         std::string out;
-        for (const Entry& entry : entries)
-            out += (out.empty() ? "" : "; ") + std::to_string(entry.id) + " " + entry.token + " (" +
-                   entry.sources + ")";
+        for (const Entry& entry : entries) {
+            out += (out.empty() ? "" : "; ") + std::to_string(entry.id) + " " + entry.token + " (";
+            for (size_t i = 0; i < entry.sources.size(); i++) out += (i ? ", " : "") + entry.sources[i];
+            out += ")";
+        }
         return out.empty() ? "none" : out;
     }
 
     void add(int id, const Tokenizer& tok, const std::string& source) {
-        for (Entry& entry : entries) {
-            if (entry.id != id) continue;
-            if (entry.sources.find(source) == std::string::npos) entry.sources += ", " + source;
-            return;
-        }
-        entries.push_back({id, std::string(tok.bytes(id)), source});
+        auto it =
+            std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) { return entry.id == id; });
+        if (it == entries.end()) it = entries.insert(it, {id, std::string(tok.bytes(id)), {}});
+        if (std::find(it->sources.begin(), it->sources.end(), source) == it->sources.end())
+            it->sources.push_back(source);
     }
 };
 

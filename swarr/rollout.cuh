@@ -95,6 +95,13 @@ std::vector<std::vector<Rollout>> generate_groups(Model<Device>& model, const Ro
     return out;
 }
 
+// What is judged: the answer without the token that ended it.
+inline std::string answer_text(const Tokenizer& tokenizer, const Rollout& r) {
+    std::vector<int> ids = r.ids;
+    if (r.stop == Stop::token) ids.pop_back();
+    return tokenizer.decode(ids);
+}
+
 // Marks one group and adds it; returns whether its rewards have spread. A group that will be replaced leaves
 // its rows and counts, but no trajectories.
 inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSource& source,
@@ -105,10 +112,8 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
     std::vector<double> rewards;
     std::vector<Json> rows;
     for (const Rollout& r : group) {
-        std::vector<int> ids = r.ids;
         const bool cut = r.stop == Stop::length;
-        if (!cut) ids.pop_back();
-        std::string text = source.tokenizer.decode(ids);
+        const std::string text = answer_text(source.tokenizer, r);
         Judgement judgement = judge(problem.problem.format, text, problem.problem.gold);
         double value = shaped_reward(reward(judgement), cut, int(r.ids.size()), o.max_new_tokens, o.truncated,
                                      o.overlong_buffer);
@@ -127,7 +132,9 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
                         {"outcome", outcome_name(judgement.outcome)},
                         {"reward", value},
                         {"stop", cut ? "length" : "token"},
-                        {"tokens", r.ids.size()}});
+                        {"tokens", r.ids.size()},
+                        {"prompt_ids", problem.ids},
+                        {"ids", r.ids}});
     }
     stats.prompt_tokens += double(problem.ids.size());
     count_group(stats.groups, rewards);

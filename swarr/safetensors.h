@@ -7,6 +7,10 @@
 // is checked to be finite in the same pass that converts it. Errors name file and tensor.
 // Numbers are BF16, F16 or F32 in files. The other dtypes of the format may lie in a file but are not read.
 #pragma once
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -84,6 +88,32 @@ inline uint16_t f16_from_float(float x) {
     if (magnitude < 0x38800000)
         return uint16_t(sign | (float_bits(float_from_bits(magnitude) + 0.5f) - 0x3f000000));
     return uint16_t(sign | (magnitude + 0xc8000fff + (magnitude >> 13 & 1)) >> 13);
+}
+
+// Past the caches where the machine can: weights are larger than they are, and a plain store first reads the
+// line that it overwrites. finish_stores() must follow before another thread reads.
+template <class T>
+void store_past_caches(T* to, const T* from, int64_t n) {
+    int64_t i = 0;
+#ifdef __SSE2__
+    const int64_t line = 64 / int64_t(sizeof(T));
+    for (; i < n && uintptr_t(to + i) % 64 != 0; i++) to[i] = from[i];
+    for (; i + line <= n; i += line) {
+#ifdef __AVX512F__
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
+#else
+        for (int64_t j = i; j < i + line; j += line / 4)
+            _mm_stream_si128(reinterpret_cast<__m128i*>(to + j),
+                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j)));
+#endif
+    }
+#endif
+    for (; i < n; i++) to[i] = from[i];
+}
+inline void finish_stores() {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
 }
 
 // from (n numbers of `dtype`, any alignment) -> to (n). Returns false if one of them is NaN or infinite.
@@ -339,8 +369,22 @@ class SafetensorsReader {
         for (int64_t i = 0; i < int64_t(pieces.size()); i++) {
             const TensorInfo& t = *pieces[i].target->tensor;
             const unsigned char* from = data(t) + pieces[i].from * dtype_bytes(t.dtype);
-            if (!convert_numbers(t.dtype, from, pieces[i].target->out + pieces[i].from, pieces[i].count))
-                bad = std::min(bad, i);
+            T* out = pieces[i].target->out + pieces[i].from;
+            const int64_t block = 2048, width = dtype_bytes(t.dtype);
+            alignas(64) T numbers[block];
+            bool finite = true;
+            // The first block ends where `out` meets a line of the cache, so that whole lines follow.
+            int64_t n = (64 - int64_t(uintptr_t(out) % 64)) / int64_t(sizeof(T));
+            for (int64_t at = 0; at < pieces[i].count; at += n, n = block) {
+                n = std::min(n, pieces[i].count - at);
+                // The next block comes in while this one goes out.
+                for (int64_t b = 0; b < block * width; b += 64)
+                    __builtin_prefetch(from + (at + n) * width + b);
+                finite &= convert_numbers(t.dtype, from + at * width, numbers, n);
+                store_past_caches(out + at, numbers, n);
+            }
+            finish_stores();
+            if (!finite) bad = std::min(bad, i);
         }
         if (bad == int64_t(pieces.size())) return;
         const Piece& p = pieces[size_t(bad)];

@@ -44,6 +44,9 @@ struct Tile {
     const T* b;
     size_t b_k, b_panel;
     int k;
+    const T*
+        ahead;  // later work's data: a panel's row at ahead + k * ahead_k is fetched for every k, if not null
+    size_t ahead_k;
 };
 
 // Rows x (Panels * panel_width) columns. Rows * Panels <= tile_rows keeps the accumulators in registers.
@@ -57,8 +60,11 @@ __attribute__((noinline)) void tile_multiply(const Tile<T>& t) {
         unroll<Rows * N>([&](auto r) { acc[r] = Vec<T>{}; });
     const T* a = t.a;
     const T* b = t.b;
-    const size_t a_row = t.a_row, a_k = t.a_k, b_k = t.b_k, b_panel = t.b_panel;
-    for (int k = 0; k < t.k; k++, a += a_k, b += b_k) {
+    const T* ahead = t.ahead ? t.ahead : t.b;
+    const size_t ahead_k = t.ahead ? t.ahead_k : 0, a_row = t.a_row, a_k = t.a_k, b_k = t.b_k,
+                 b_panel = t.b_panel;
+    for (int k = 0; k < t.k; k++, a += a_k, b += b_k, ahead += ahead_k) {
+        for (int v = 0; v < V; v++) __builtin_prefetch(ahead + v * L, 0, 2);  // in a lambda, GCC would drop it
         Vec<T> column[N];
         unroll<N>([&](auto v) { column[v] = load(b + v / V * b_panel + v % V * L); });
         unroll<Rows>([&](auto i) {

@@ -24,10 +24,14 @@ struct Window {
     int sinks = 0;  // S
 };
 
-// q and k are ints, or vectors of them (lanes are then all ones or zero), hence no && and no ||.
-template <class Int>
-SWARR_WINDOW inline auto visible(const Window& w, Int q, Int k) {
-    return (k <= q) & ((Int{} == w.width) | (k > q - w.width) | (k < w.sinks));
+SWARR_WINDOW inline bool visible(const Window& w, int q, int k) {
+    return k <= q && (w.width == 0 || k > q - w.width || k < w.sinks);
+}
+// The same for vectors of positions, lanes of the result all ones or zero (on the host: device code has no
+// such vectors).
+template <class Ints>
+inline Ints visible(const Window& w, Ints q, Ints k) {
+    return (k <= q) & ((Ints{} == w.width) | (k > q - w.width) | (k < w.sinks));
 }
 
 // The first key inside the window of q, sinks aside.

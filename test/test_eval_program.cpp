@@ -12,41 +12,12 @@
 
 namespace {
 
-// One token a character; 0 ends a text. No template.
-void put_tokenizer(const ScratchFolder& dir, const std::string& folder) {
-    Json vocab = {{"<eos>", 0}}, byte_level = {{"type", "ByteLevel"},
-                                               {"add_prefix_space", false},
-                                               {"trim_offsets", false},
-                                               {"use_regex", false}};
-    for (char c : std::string("0123456789abcdefghLF+;:=xyz{}")) vocab[std::string(1, c)] = vocab.size();
-    Json eos = {{"id", 0},         {"content", "<eos>"},  {"single_word", false}, {"lstrip", false},
-                {"rstrip", false}, {"normalized", false}, {"special", true}};
-    Json tokenizer = {{"version", "1.0"},
-                      {"truncation", nullptr},
-                      {"padding", nullptr},
-                      {"added_tokens", {eos}},
-                      {"normalizer", nullptr},
-                      {"pre_tokenizer", byte_level},
-                      {"post_processor", byte_level},
-                      {"decoder", byte_level},
-                      {"model",
-                       {{"type", "BPE"},
-                        {"dropout", nullptr},
-                        {"unk_token", nullptr},
-                        {"continuing_subword_prefix", ""},
-                        {"end_of_word_suffix", ""},
-                        {"fuse_unk", false},
-                        {"byte_fallback", false},
-                        {"vocab", vocab},
-                        {"merges", Json::array()}}}};
-    dir.put(folder + "/tokenizer.json", tokenizer.dump());
-    dir.put(folder + "/tokenizer_config.json", R"({"eos_token": "<eos>"})");
-}
-
-void put_model(const ScratchFolder& dir, const std::string& folder, uint64_t seed, int vocab = 32,
+// The miniature's tokenizer: one token a character, 0 ends a text, no template.
+void put_model(const ScratchFolder& dir, const std::string& folder, uint64_t seed, int vocab = 40,
                int positions = 96) {
     make_folders(dir / folder);
-    put_tokenizer(dir, folder);
+    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+        copy_whole("data/ledger/" + std::string(file), dir / (folder + "/" + file));
     ModelConfig c;
     c.architecture = "qwen2";
     c.layers = 2, c.hidden = 16, c.heads = 2, c.kv_heads = 1, c.head_dim = 8, c.ff = 24, c.vocab = vocab;
@@ -165,7 +136,7 @@ TEST_CASE("eval: a whole evaluation, resumed, compared, as training data", "[pro
 
 TEST_CASE("eval: Ctrl-C keeps what is done; kill -9 too", "[program]") {
     ScratchFolder dir;
-    put_model(dir, "m", 1, 32, 4096);
+    put_model(dir, "m", 1, 40, 4096);
     put_problems(dir, "set.jsonl", 50);
     const std::string slow =
         "--model m --data set.jsonl --samples 12 --max-new-tokens 400 --slots 4 --threads 1 ";
@@ -210,9 +181,9 @@ TEST_CASE("eval: one text, logits, self-test, dry run", "[program]") {
     REQUIRE(a.out.size() <= 21);
     REQUIRE(a.err.find("ended by") != std::string::npos);
     REQUIRE(
-        eval("--model m --raw --prompt '<eos>a1' --logits").out.find("{\"ids\": [0,11,2], \"logits\": [") ==
+        eval("--model m --raw --prompt '<eos>a1' --logits").out.find("{\"ids\": [0,12,3], \"logits\": [") ==
         0);
-    REQUIRE(eval("--model m --raw --prompt a1 --logits").out == eval("--model m --ids 11,2 --logits").out);
+    REQUIRE(eval("--model m --raw --prompt a1 --logits").out == eval("--model m --ids 12,3 --logits").out);
     // Samples of --prompt are those of an evaluation with the same id... a stream of its own otherwise.
     REQUIRE(eval("--model m --prompt a1b2= --temperature 1 --seed 3").out ==
             eval("--model m --prompt a1b2= --temperature 1 --seed 3").out);
@@ -275,7 +246,7 @@ TEST_CASE("eval: errors, their hints and exit codes", "[program]") {
     expect("--model m --data set.jsonl --out /proc/none", 1, "/proc/none");
     expect("--model m --data set.jsonl --max-new-tokens 3 --write-sft no/such/folder.jsonl", 1,
            "no/such/folder.jsonl: cannot create");
-    expect("--model m --ids 1,99 --logits", 2, "--ids: 99 is outside the vocabulary of 32");
+    expect("--model m --ids 1,99 --logits", 2, "--ids: 99 is outside the vocabulary of 40");
     expect("--model m --raw --prompt '" + std::string(100, 'a') + "'", 1,
            "a prompt of 100 tokens leaves no room");
     expect("--compare m m", 1, "m: no samples.jsonl here or one level below");

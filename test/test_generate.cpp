@@ -153,18 +153,18 @@ TEST_CASE("generate: texts do not depend on slots, passes, neighbours or threads
 }
 
 TEST_CASE("generate: log-probabilities equal the trainer's bit for bit", "[generate]") {
-    for (int window : {1, 2, 31, 32, 33, 40, 0}) {
+    for (int window : {1, 31, 32, 33, 0}) {
         Cpu dev;
         Model<Cpu> m(dev, small_config(window));
         fill(m);
         for (Sampling s : {Sampling{1, 1, 0}, Sampling{0.7, 0.9, 20}}) {
             GenerateOptions o;
             o.sampling = s, o.slots = 3;
-            std::vector<Prompt> prompts = some_prompts(130);
+            std::vector<Prompt> prompts = some_prompts(100);
             prompts.resize(4);
             for (auto& [key, r] : generate(m, o, prompts)) {
                 INFO("window " << window << " prompt " << key.first << " sample " << key.second);
-                REQUIRE(r.ids.size() == 130);
+                REQUIRE(r.ids.size() == 100);
                 const std::vector<int>& prompt = prompts[size_t(key.first)].ids;
                 REQUIRE(r.prompt_tokens == int(prompt.size()));
                 REQUIRE(r.logp == trainer_logp(m, prompt, r.ids, s.temperature));

@@ -39,6 +39,26 @@ double best_seconds(F&& f, int repeats = 5) {
     return best;
 }
 
+inline void keep(const Vec<float>& v) {
+    __asm__ volatile("" ::"m"(v));
+}
+
+// All threads read n floats once. On the very memory a candidate reads, this is its ceiling: bandwidth
+// depends on how the pages lie.
+inline double read_seconds(const float* x, size_t n) {
+    const int threads = omp_get_max_threads();
+    return best_seconds([&] {
+#pragma omp parallel for schedule(static, 1)
+        for (int t = 0; t < threads; t++) {
+            const float* p = x + n / threads * t;
+            Vec<float> sum[4] = {};
+            for (size_t i = 0; i + 4 * lanes<float> <= n / threads; i += 4 * lanes<float>)
+                unroll<4>([&](auto j) { sum[j] += load(p + i + j * lanes<float>); });
+            keep(sum[0] + sum[1] + sum[2] + sum[3]);
+        }
+    });
+}
+
 struct Ceilings {
     double fma = 0;    // GFLOP/s in float, all threads together
     double read = 0;   // GB/s, memory read once
@@ -54,7 +74,7 @@ struct Ceilings {
                 unroll<chains>([&](auto i) { acc[i] = splat(float(i)); });
                 Vec<float> a = splat(0.999f), b = splat(0.001f);
                 __asm__ volatile("" : "+m"(a), "+m"(b));
-                for (int s = 0; s < steps; s++) unroll<chains>([&](auto i) { acc[i] = fma_(acc[i], a, b); });
+                for (int s = 0; s < steps; s++) unroll<chains>([&](auto i) { acc[i] = ::fma(acc[i], a, b); });
                 unroll<chains>([&](auto i) { keep(acc[i]); });
             }
         });
@@ -65,17 +85,7 @@ struct Ceilings {
         Cpu device;
         Buffer<float, Cpu> x(device, n, Memory::workspace), y(device, n, Memory::workspace),
             z(device, n, Memory::workspace);
-        seconds = best_seconds([&] {
-#pragma omp parallel for schedule(static, 1)
-            for (int t = 0; t < threads; t++) {
-                const float* p = x.data() + n / threads * t;
-                Vec<float> sum[4] = {};
-                for (size_t i = 0; i < n / threads; i += 4 * lanes<float>)
-                    unroll<4>([&](auto j) { sum[j] += load(p + i + j * lanes<float>); });
-                keep(sum[0] + sum[1] + sum[2] + sum[3]);
-            }
-        });
-        read = std::max(read, 1e-9 * double(n) * sizeof(float) / seconds);
+        read = std::max(read, 1e-9 * double(n) * sizeof(float) / read_seconds(x.data(), n));
         seconds = best_seconds([&] {
 #pragma omp parallel for simd schedule(static)
             for (size_t i = 0; i < n; i++) x[i] = y[i] + 0.5f * z[i];

@@ -77,13 +77,17 @@ inline void add_block(T* c, size_t c_row, Operands<T> o, const T* scale = nullpt
         sum[i] = start == Start::zero ? Vec<T>{} : load(c + i / V * c_row + i % V * L);
         if (start == Start::scaled) sum[i] *= splat(scale[i / V]);
     });
-#pragma GCC unroll 2
-    for (int j = 0; j < o.steps; j++, o.a += o.a_step, o.b += o.b_step)
+    auto step = [&] {
         unroll<V>([&](auto v) {
             const Vec<T> x = load(o.b + v * o.b_vector);
             if (Stream) __builtin_prefetch(o.b + v * o.b_vector + stream_bytes / sizeof(T));
             unroll<R>([&](auto r) { sum[r * V + v] = fma(splat(o.a[r * o.a_row]), x, sum[r * V + v]); });
         });
+        o.a += o.a_step;
+        o.b += o.b_step;
+    };
+    for (int j = 0; j + 2 <= o.steps; j += 2) step(), step();
+    if (o.steps % 2) step();
     unroll<R * V>([&](auto i) { store(c + i / V * c_row + i % V * L, sum[i]); });
 }
 
@@ -108,12 +112,16 @@ inline void add_rows(T* c, int rows, int ld, Operands<T> o, const T* scale = nul
         }
 }
 
-// Copies `count` rows of E numbers into (count, padded E); rows up to `rows` and the padding are zero.
+// Copies `count` rows of E numbers into (count, padded E); rows up to `rows` and the padding are zero. Rows
+// lie too far apart for the hardware to fetch them ahead.
 template <class T>
 inline void copy_rows(T* to, const T* from, size_t stride, int count, int rows, int E, T scale = 1) {
     const int ld = padded<T>(E);
     for (int r = 0; r < count; r++, to += ld, from += stride)
-        for (int e = 0; e < E; e += lanes<T>) store(to + e, load_part(from + e, E - e) * scale);
+        for (int e = 0; e < E; e += lanes<T>) {
+            __builtin_prefetch(from + 8 * stride + e);
+            store(to + e, load_part(from + e, E - e) * scale);
+        }
     std::fill_n(to, size_t(rows - count) * ld, T(0));
 }
 
@@ -433,7 +441,7 @@ void backward_block(const Shape& s, T* dqkv, const T* dout, const T* out, const 
     T *queries = scratch.take(n * ld), *douts = scratch.take(n * ld), *l = scratch.take(n),
       *delta = scratch.take(n);
     T *keys = scratch.take(tile * ld), *values = scratch.take(tile * ld);
-    T *dkey = scratch.take(tile * ld), *dvalue = scratch.take(tile * ld);
+    T *dkey = scratch.take(2 * tile * ld), *dvalue = dkey + tile * ld;
     T *p = scratch.take(tile * block_vectors * L), *ds = scratch.take(tile * block_vectors * L);
     for (int x = 0; x < b.vectors; x++) {
         int q = b.position(x, group, L), h = task.g * group + x % group, count = std::min(L, doc.length - q);
@@ -454,7 +462,9 @@ void backward_block(const Shape& s, T* dqkv, const T* dout, const T* out, const 
         const int first = t * tile, count = std::min(tile, doc.length - first);
         T* to = dqkv + (doc.start + first) * row;
         copy_tile(keys, values, s, qkv, doc, task.g, first);
-        if (task.keys) copy_tile(dkey, dvalue, s, dqkv, doc, task.g, first);
+        // Keys are first seen by the query at their own position: a tile that starts in this block is new.
+        if (task.keys && first < b.first) copy_tile(dkey, dvalue, s, dqkv, doc, task.g, first);
+        if (task.keys && first >= b.first) std::fill_n(dkey, 2 * tile * ld, T(0));
         for_vectors<T>(s, b, first, [&](auto V, int x, const int* q, KeyRange k) {
             size_t at = size_t(x) * L;
             backward_tile<V>(s, task.queries ? dquery + at * ld : nullptr, task.keys ? dkey : nullptr, dvalue,
@@ -547,11 +557,6 @@ void attention_backward(CpuDevice<T>& device, T* dqkv, const T* dout, const T* o
     for (int d = 0; d < docs; d++) work += 5 * pairs(window, cu_seqlens[d + 1] - cu_seqlens[d]) * H * E;
     run_tasks(device, tasks, work, backward_scratch<T>(s), [&](const Task& t, T* scratch) {
         Document doc{size_t(cu_seqlens[t.doc]), cu_seqlens[t.doc + 1] - cu_seqlens[t.doc]};
-        for (int k = t.tile_begin * tile; t.keys && k < std::min(t.tile_end * tile, doc.length); k++) {
-            T* to = dqkv + (doc.start + k) * s.row();
-            std::fill_n(to + s.key(t.g), E, T(0));
-            std::fill_n(to + s.value(t.g), E, T(0));
-        }
         for (int q = t.q_begin; q < t.q_end; q += s.span() * lanes<T>)
             backward_block(s, dqkv, dout, out, lse, qkv, doc, t, q, Pieces<T>{scratch});
     });

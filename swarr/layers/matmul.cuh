@@ -31,16 +31,29 @@ struct Weight {
 
 namespace matmul {
 
-constexpr int block_k = 512;  // a tile of A fits the first-level cache,
-constexpr int group = 8;      // and a block of this many panels half of the second
+// A group of panels is multiplied by one tile of A after another, a block of K at a time: with these sizes
+// the tile stays in the first-level cache and the group in the second, beside the next group, which is
+// fetched meanwhile. A batch of a few tiles (decoding) takes each panel of the weight once, in one stream.
+constexpr int group = 8, block_k = 256, small_group = 1, small_block_k = 512, small_batch = 64;
+constexpr int stream_ahead = 8192;  // bytes; less starves, more is thrown out before it is used
+constexpr int block_rows =
+    16 * tile_rows;  // rows of C that stay in the second-level cache between blocks of K
+
+// Row-major operands with rows of at most this many elements are read in place; copies of a wider one would
+// otherwise share few sets of the cache and touch a page for each k.
+constexpr size_t narrow = 128;
+
+// Rows of a tile, rounded up to whole vectors.
+template <class T>
+constexpr int packed_rows = (tile_rows + lanes<T> - 1) / lanes<T>* lanes<T>;
 
 // One thread's copies of a block of B and of a tile of A, made on the thread's first product.
 template <class T>
 struct Scratch {
     T* panels;  // (group, block_k, panel_width)
-    T* rows;    // (block_k, tile_rows)
+    T* rows;    // (block_k, packed_rows)
     Scratch() {
-        size_t b = size_t(group) * block_k * panel_width<T>, a = size_t(block_k) * tile_rows;
+        size_t b = size_t(group) * block_k * panel_width<T>, a = size_t(block_k) * packed_rows<T>;
         panels = static_cast<T*>(std::aligned_alloc(64, (b + a) * sizeof(T)));
         if (!panels)
             fail("cannot allocate " + bytes_text(double((b + a) * sizeof(T))) + " for a matrix product",
@@ -72,6 +85,18 @@ void pack_panel(T* panel, const T* b, size_t b_k, size_t b_n, int k, int columns
                 panel[size_t(i) * W + j] = j < columns ? b[i * b_k + j * b_n] : T(0);
 }
 
+// rows (k, packed_rows) of A(m, k) = a[m * a_row + k * a_k]; `available` rows may be read.
+template <class T>
+void pack_rows(T* rows, const T* a, size_t a_row, size_t a_k, int k, int count, int available) {
+    constexpr int R = packed_rows<T>, L = lanes<T>;
+    if (a_row == 1 && available >= R)
+        for (int i = 0; i < k; i++)
+            unroll<R / L>([&](auto v) { store(rows + i * R + v * L, load(a + i * a_k + v * L)); });
+    else
+        for (int i = 0; i < k; i++)
+            for (int j = 0; j < count; j++) rows[i * R + j] = a[i * a_k + j * a_row];
+}
+
 // C(m, n) = init + sum_k A(m, k) B(k, n), A(m, k) = a[m * a_row + k * a_k], C(m, n) = c[m * c_row + n];
 // `init` as in Tile. B is packed panels of all K, or B(k, n) = b[k * b_k + n * b_n].
 template <class T>
@@ -88,75 +113,125 @@ struct Product {
     size_t init_row;
 };
 
-// A tile whose last panel may be cut: `columns` of Panels * panel_width exist.
+// A tile whose last panel is cut: of `width` columns, `columns` exist.
 template <class T>
 void cut_tile(TileKernel<T> kernel, Tile<T> t, int rows, int columns, int width) {
-    alignas(64) T whole[tile_rows * panel_width<T> * group];
+    alignas(64) T whole[2 * tile_rows * panel_width<T>];
     T* c = t.c;
-    size_t c_row = t.c_row;
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < width; j++)
-            whole[i * width + j] = t.init && j < columns ? t.init[i * t.init_row + j] : T(0);
+    const size_t c_row = t.c_row;
+    if (t.init) {
+        std::fill_n(whole, rows * width, T(0));
+        for (int i = 0; i < rows; i++) std::copy_n(t.init + i * t.init_row, columns, whole + i * width);
+        t.init = whole;
+    }
     t.c = whole;
     t.c_row = t.init_row = size_t(width);
-    t.init = whole;
     kernel(t);
-    for (int i = 0; i < rows; i++) std::copy(whole + i * width, whole + i * width + columns, c + i * c_row);
+    for (int i = 0; i < rows; i++) std::copy_n(whole + i * width, columns, c + i * c_row);
 }
 
-// Panels [first, last) of rows [row, row_end).
+// Part `index` of `parts` of 0..size: [begin, end).
+struct Part {
+    int begin, end;
+    Part(int size, int index, int parts)
+        : begin(int(int64_t(size) * index / parts)), end(int(int64_t(size) * (index + 1) / parts)) {}
+    int size() const { return end - begin; }
+};
+
+// The panels of B from `first` on for a block of K: b[p * panel + k * row + j].
 template <class T>
-void block(const Product<T>& p, int row, int row_end, int first, int last) {
+struct Panels {
+    const T* b;
+    size_t panel, row;
+};
+template <class T>
+Panels<T> panels_of(const Product<T>& p, int first, int count, Part k) {
+    constexpr size_t W = panel_width<T>;
+    if (p.packed) return {p.packed + (size_t(first) * p.k + k.begin) * W, p.k * W, W};
+    const T* b = p.b + k.begin * p.b_k + first * W * p.b_n;
+    if (p.b_n == 1 && p.b_k <= narrow && p.n % W == 0) return {b, W, p.b_k};
+    T* packed = scratch<T>().panels;
+    for (int i = 0; i < count; i++)
+        pack_panel(packed + i * k.size() * W, b + i * W * p.b_n, p.b_k, p.b_n, k.size(),
+                   std::min(int(W), p.n - (first + i) * int(W)));
+    return {packed, k.size() * W, W};
+}
+
+// What to fetch during tile i of row of tiles t: the block after this one, `k` of `count` panels from `first`
+// on.
+template <class T>
+void set_ahead(Tile<T>& tile, const Product<T>& p, Part rows, int first, int count, Part k, int t, int tiles,
+               int i) {
     constexpr int W = panel_width<T>;
-    Scratch<T>& s = scratch<T>();
-    const int blocks = std::max(1, (p.k + block_k - 1) / block_k);
-    const int tiles = (row_end - row + tile_rows - 1) / tile_rows;
-    for (int b = 0; b < blocks; b++) {
-        const int k = int(int64_t(p.k) * b / blocks), k_end = int(int64_t(p.k) * (b + 1) / blocks);
-        const size_t panel_stride = size_t(p.packed ? p.k : k_end - k) * W;
-        const T* panels = p.packed ? p.packed + first * panel_stride + size_t(k) * W : s.panels;
-        if (!p.packed)
-            for (int i = first; i < last; i++)
-                pack_panel(s.panels + (i - first) * panel_stride, p.b + k * p.b_k + i * size_t(W) * p.b_n,
-                           p.b_k, p.b_n, k_end - k, std::min(W, p.n - i * W));
+    tile.ahead = nullptr;
+    if (p.packed && i < count) {  // each tile its share of the next panel
+        tile.ahead_k = size_t(W + tiles - 1) / tiles;
+        tile.ahead = p.packed + (size_t(first + i) * p.k + k.begin) * W + t * tile.ahead_k * k.size();
+    } else if (!p.packed && p.b_n == 1) {
+        int part = t * count + i;  // parts: the panels of B, then strips of A
+        tile.ahead_k = p.b_k;
+        if (part < count)
+            tile.ahead = p.b + k.begin * p.b_k + (first + part) * W;
+        else if (p.a_row == 1 && (part -= count) * W < rows.size())
+            tile.ahead = p.a + k.begin * p.a_k + rows.begin + part * W, tile.ahead_k = p.a_k;
+    }
+}
+
+// Rows x panels of C.
+template <class T>
+void block(const Product<T>& p, Part rows, Part panels) {
+    constexpr int W = panel_width<T>;
+    const bool small = p.packed && p.m <= small_batch;
+    auto count = [](int size, int most) { return (size + most - 1) / most; };
+    const int groups = count(panels.size(), small ? small_group : group);
+    const int blocks = std::max(1, count(p.k, small ? small_block_k : block_k));
+    const int tiles = count(rows.size(), tile_rows);
+    for (int step = 0, next = 1; step < groups * blocks; step = next++) {
+        const Part g(panels.size(), step / blocks, groups), k(p.k, step % blocks, blocks);
+        const Part g_next(panels.size(), next / blocks, groups), k_next(p.k, next % blocks, blocks);
+        const int first = panels.begin + g.begin;
+        const Panels<T> b = panels_of(p, first, g.size(), k);
         for (int t = 0; t < tiles; t++) {
-            const int m = row + int(int64_t(row_end - row) * t / tiles);
-            const int rows = row + int(int64_t(row_end - row) * (t + 1) / tiles) - m;
+            const Part r(rows.size(), t, tiles);
+            const int m = rows.begin + r.begin;
             Tile<T> tile{};
-            tile.a = p.a + m * p.a_row + k * p.a_k;
-            tile.a_row = p.a_row;
-            tile.a_k = p.a_k;
-            if (p.a_k !=
-                1) {  // a column-major A is gathered: one page per k would miss the TLB for every panel
-                for (int i = 0; i < k_end - k; i++)
-                    for (int j = 0; j < rows; j++)
-                        s.rows[i * tile_rows + j] = tile.a[i * p.a_k + j * p.a_row];
-                tile.a = s.rows;
-                tile.a_row = 1;
-                tile.a_k = tile_rows;
+            tile.a = p.a + m * p.a_row + k.begin * p.a_k;
+            tile.a_row = p.a_row, tile.a_k = p.a_k;
+            if (p.a_k > narrow) {  // gathered once: a page per k would miss the TLB for every panel
+                T* packed = scratch<T>().rows;
+                pack_rows(packed, tile.a, p.a_row, p.a_k, k.size(), r.size(), p.m - m);
+                tile.a = packed;
+                tile.a_row = 1, tile.a_k = packed_rows<T>;
             }
             tile.c_row = p.c_row;
-            tile.init_row = b == 0 ? p.init_row : p.c_row;
-            tile.b_k = W;
-            tile.k = k_end - k;
-            for (int i = first; i < last; i++) {
-                const int column = i * W;
+            tile.init_row = k.begin == 0 ? p.init_row : p.c_row;
+            tile.b_k = b.row;
+            tile.k = k.size();
+            for (int i = 0; i < g.size(); i++) {
+                const int column = (first + i) * W;
                 tile.c = p.c + m * p.c_row + column;
-                tile.init = b > 0 ? tile.c : p.init ? p.init + m * p.init_row + column : nullptr;
-                tile.b = panels + (i - first) * panel_stride;
+                tile.init = k.begin > 0 ? tile.c : p.init ? p.init + m * p.init_row + column : nullptr;
+                tile.b = b.b + i * b.panel;
+                if (next < groups * blocks)
+                    set_ahead(tile, p, rows, panels.begin + g_next.begin, g_next.size(), k_next, t, tiles, i);
+                if (i + 1 < g.size())  // the next tile of C, into the first-level cache
+                    for (int j = 0; j < r.size(); j++)
+                        for (int v = 0; v < panel_vectors; v++)
+                            __builtin_prefetch(tile.c + j * p.c_row + W + v * lanes<T>, 1, 3);
                 if (column + W <= p.n)
-                    tile_multiply(rows, tile);
+                    tile_multiply(r.size(), tile);
                 else
-                    cut_tile(tile_kernel<T>(rows), tile, rows, p.n - column, W);
+                    cut_tile(tile_kernel<T>(r.size()), tile, r.size(), p.n - column, W);
             }
         }
     }
 }
 
-// Rows x all of a packed B, Panels panels at a time: for decoding, where reading B is all the work.
+// Rows x all of a packed B, in one stream or two: for decoding, where reading B is all the work. (With four
+// streams or without fetching ahead, 55-90% of the read ceiling.)
 template <class T, int Rows>
 void few_rows(const Product<T>& p) {
-    constexpr int W = panel_width<T>, Panels = Rows <= 2 ? 4 / Rows : 1;
+    constexpr int W = panel_width<T>, Panels = Rows <= 2 ? 2 : 1;
     const int panels = (p.n + W - 1) / W, groups = (panels + Panels - 1) / Panels;
 #pragma omp parallel for schedule(static) if (size_t(p.n) * p.k * (Rows + 8) > (1 << 20))
     for (int g = 0; g < groups; g++) {
@@ -175,6 +250,8 @@ void few_rows(const Product<T>& p) {
             tile.c = p.c + column;
             tile.init = p.init ? p.init + column : nullptr;
             tile.b = p.packed + panel * tile.b_panel;
+            tile.ahead = tile.b + stream_ahead / sizeof(T);
+            tile.ahead_k = W;
             if (column + Count * W <= p.n)
                 tile_multiply<T, Rows, Count>(tile);
             else
@@ -197,19 +274,20 @@ template <class T>
 void multiply(const Product<T>& p) {
     if (p.m <= 0 || p.n <= 0) return;
     if (p.packed && p.m <= tile_rows) return few_rows(p, std::make_integer_sequence<int, tile_rows>{});
-    // A few blocks per thread, so that threads finish together; rows are split only as far as packing B again
-    // for every block of rows stays cheap.
+    // Enough blocks that threads finish together, few enough that packing B again for each block of rows is
+    // cheap.
     const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     const int panels = (p.n + panel_width<T> - 1) / panel_width<T>;
-    const int groups = (panels + group - 1) / group;
-    const int wanted = threads == 1 ? 1 : (4 * threads + groups - 1) / groups;
-    const int row_blocks = std::max(1, std::min(wanted, p.m / (8 * tile_rows)));
+    int columns = std::min((panels + group - 1) / group, 4 * threads);
+    int rows = std::max(1, p.m / block_rows);
+    if (columns % threads != 0 && rows % threads != 0 && p.m >= 8 * tile_rows)
+        rows = (rows + threads - 1) / threads * threads;
+    if (columns * rows < threads) columns = std::min(panels, threads);
+    if (columns * rows < threads) rows = std::min(threads, (p.m + tile_rows - 1) / tile_rows);
     const bool parallel = threads > 1 && size_t(p.m) * p.n * p.k > (1 << 21);
 #pragma omp parallel for schedule(dynamic) collapse(2) if (parallel)
-    for (int g = 0; g < groups; g++)
-        for (int r = 0; r < row_blocks; r++)
-            block(p, int(int64_t(p.m) * r / row_blocks), int(int64_t(p.m) * (r + 1) / row_blocks),
-                  int(int64_t(panels) * g / groups), int(int64_t(panels) * (g + 1) / groups));
+    for (int i = 0; i < columns; i++)
+        for (int j = 0; j < rows; j++) block(p, Part(p.m, j, rows), Part(panels, i, columns));
 }
 
 }  // namespace matmul
@@ -228,25 +306,30 @@ void pack_weight(CpuDevice<T>&, T* packed /*(O / panel_width, I, panel_width)*/,
         matmul::pack_panel(packed + size_t(o) * I, raw + size_t(o) * I, 1, size_t(I), I, std::min(W, O - o));
 }
 
+// y_row: distance between rows of y if longer than O; what lies between is overwritten with anything.
 template <class T>
 void matmul_forward(CpuDevice<T>&, T* y /*(N, O)*/, const T* x /*(N, I)*/, Weight<T> w /*(O, I)*/,
-                    const T* bias /*(O) or null*/, int N, int O, int I) {
+                    const T* bias /*(O) or null*/, int N, int O, int I, int y_row = 0) {
+    const int whole_panels = (O + panel_width<T> - 1) / panel_width<T> * panel_width<T>;
     matmul::Product<T> p{};
-    p.m = N, p.n = O, p.k = I;
+    p.m = N, p.n = w.packed && !bias && y_row >= whole_panels ? whole_panels : O, p.k = I;
     p.a = x, p.a_row = size_t(I), p.a_k = 1;
     p.packed = w.packed, p.b = w.raw, p.b_k = 1, p.b_n = size_t(I);
-    p.c = y, p.c_row = size_t(O), p.init = bias, p.init_row = 0;
+    p.c = y, p.c_row = size_t(y_row ? y_row : O), p.init = bias, p.init_row = 0;
     matmul::multiply(p);
 }
 
+// dy_row: distance between rows of dy if longer than O.
 template <class T>
 void matmul_backward(CpuDevice<T>&, T* dx /*(N, I) or null*/, T* dw /*(O, I) or null*/,
                      T* dbias /*(O) or null*/, const T* dy /*(N, O)*/, const T* x /*(N, I)*/,
-                     Weight<T> w /*(O, I)*/, int N, int O, int I, bool accumulate_dx = false) {
+                     Weight<T> w /*(O, I)*/, int N, int O, int I, bool accumulate_dx = false,
+                     int dy_row = 0) {
+    const size_t row = size_t(dy_row ? dy_row : O);
     if (dx) {
         matmul::Product<T> p{};
         p.m = N, p.n = I, p.k = O;
-        p.a = dy, p.a_row = size_t(O), p.a_k = 1;
+        p.a = dy, p.a_row = row, p.a_k = 1;
         p.b = w.raw, p.b_k = size_t(I), p.b_n = 1;
         p.c = dx, p.c_row = p.init_row = size_t(I), p.init = accumulate_dx ? dx : nullptr;
         matmul::multiply(p);
@@ -254,7 +337,7 @@ void matmul_backward(CpuDevice<T>&, T* dx /*(N, I) or null*/, T* dw /*(O, I) or 
     if (dw) {
         matmul::Product<T> p{};
         p.m = O, p.n = I, p.k = N;
-        p.a = dy, p.a_row = 1, p.a_k = size_t(O);
+        p.a = dy, p.a_row = 1, p.a_k = row;
         p.b = x, p.b_k = size_t(I), p.b_n = 1;
         p.c = dw, p.c_row = p.init_row = size_t(I), p.init = dw;
         matmul::multiply(p);
@@ -267,8 +350,8 @@ void matmul_backward(CpuDevice<T>&, T* dx /*(N, I) or null*/, T* dw /*(O, I) or 
             T sum[strip];
             std::copy(dbias + o, dbias + o + width, sum);
             for (int n = 0; n < N; n++) {
-                const T* row = dy + size_t(n) * O + o;
-                for (int j = 0; j < width; j++) sum[j] += row[j];
+                const T* strip_row = dy + n * row + o;
+                for (int j = 0; j < width; j++) sum[j] += strip_row[j];
             }
             std::copy(sum, sum + width, dbias + o);
         }

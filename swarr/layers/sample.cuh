@@ -52,7 +52,7 @@ std::vector<double> weights(Scratch<T>& scratch, const T* logits, int V, const S
     for (int first = 0; first < V; first += block) {
         Vec<T> sum{};
         for (int v = first; v < std::min(first + block, V); v += lanes<T>) {
-            Vec<T> e = exp(row.z(logits, v, V));
+            Vec<T> e = exp(row.z(logits, v, V, false));
             store(w + v, e);
             sum += e;
         }

@@ -67,55 +67,62 @@ inline int token_loss_chunk(int max_tokens, int V) {
 
 template <class T>
 struct TokenLossWorkspace {
-    int chunk;
+    int chunk, row;  // of logits: rows, and their length, whole panels
     Buffer<T, CpuDevice<T>> logits, x, dx;
     Buffer<double, CpuDevice<T>> terms;
     Buffer<int, CpuDevice<T>> tokens;
     TokenLossWorkspace(CpuDevice<T>& device, int max_tokens, int D, int V)
         : chunk(token_loss_chunk(max_tokens, V)),
-          logits(device, size_t(chunk) * V, Memory::workspace),
+          row(row_of(V)),
+          logits(device, size_t(chunk) * row, Memory::workspace),
           x(device, size_t(chunk) * D, Memory::workspace),
           dx(device, size_t(chunk) * D, Memory::workspace),
           terms(device, size_t(chunk), Memory::workspace),
           tokens(device, size_t(chunk), Memory::workspace) {}
 
     static size_t bytes(int max_tokens, int D, int V) {
-        size_t rows = size_t(token_loss_chunk(max_tokens, V));
-        return rows * ((size_t(V) + 2 * size_t(D)) * sizeof(T) + sizeof(double) + sizeof(int));
+        const size_t rows = size_t(token_loss_chunk(max_tokens, V));
+        return rows * ((size_t(row_of(V)) + 2 * size_t(D)) * sizeof(T) + sizeof(double) + sizeof(int));
     }
+    static int row_of(int V) { return (V + panel_width<T> - 1) / panel_width<T> * panel_width<T>; }
 };
 
-// What a row of logits (V) needs for any log-probability: log p(v) = z(v) - log_sum, z(v) = logit /
-// temperature
-// - max.
+// What a row of logits (V) needs for any log-probability: log p(v) = z(v) - log_sum,
+// z(v) = logit / temperature - max.
 template <class T>
 struct SoftmaxRow {
     T inverse_temperature, max = 0, log_sum, inverse_sum, entropy;
     T z(T logit) const { return logit * inverse_temperature - max; }
     T logp(T logit) const { return z(logit) - log_sum; }
 
-    // z of logits v, v + 1, ...; lanes past the end get a number of which exp is 0 and 0 times it is 0.
-    Vec<T> z(const T* logits, int v, int V) const {
+    // z of logits v, v + 1, ...; lanes past the end get a number of which exp is 0 and 0 times it is 0. With
+    // `padded` a whole vector may be read there.
+    Vec<T> z(const T* logits, int v, int V, bool padded) const {
+        Vec<T> z{}, lane;
         if (v + lanes<T> <= V) return load(logits + v) * inverse_temperature - max;
-        Vec<T> z = splat(std::numeric_limits<T>::lowest() / 4);
-        for (int j = 0; v + j < V; j++) z[j] = this->z(logits[v + j]);
-        return z;
+        if (padded)
+            z = load(logits + v);
+        else
+            std::memcpy(&z, logits + v, size_t(V - v) * sizeof(T));
+        for (int j = 0; j < lanes<T>; j++) lane[j] = T(j);
+        z = z * inverse_temperature - max;
+        return lane < T(V - v) ? z : splat(std::numeric_limits<T>::lowest() / 4);
     }
 };
 
 template <class T>
-SoftmaxRow<T> softmax_row(const T* logits /*(V)*/, int V, double temperature) {
+SoftmaxRow<T> softmax_row(const T* logits /*(V)*/, int V, double temperature, bool padded = false) {
     SoftmaxRow<T> row;
     row.inverse_temperature = T(1 / temperature);
     Vec<T> max = splat(-std::numeric_limits<T>::infinity());
     for (int v = 0; v < V; v += lanes<T>) {
-        Vec<T> z = row.z(logits, v, V);
+        Vec<T> z = row.z(logits, v, V, padded);
         max = z > max ? z : max;
     }
     row.max = max_lane(max);
     Vec<T> sum{}, weighted{};
     for (int v = 0; v < V; v += lanes<T>) {
-        Vec<T> z = row.z(logits, v, V), e = exp(z);
+        Vec<T> z = row.z(logits, v, V, padded), e = exp(z);
         sum += e;
         weighted = fma(e, z, weighted);
     }
@@ -128,17 +135,14 @@ SoftmaxRow<T> softmax_row(const T* logits /*(V)*/, int V, double temperature) {
 
 namespace token_loss {
 
-// A row of logits becomes the gradient of the loss by it. dentropy: of the loss by -H.
+// A padded row of logits becomes the gradient of the loss by it. dentropy: of the loss by -H.
 template <class T>
 void gradient_row(T* logits, int V, const SoftmaxRow<T>& row, int target, T dlogp, T dentropy) {
     const T a = -dlogp * row.inverse_temperature, b = dentropy * row.inverse_temperature;
     for (int v = 0; v < V; v += lanes<T>) {
-        Vec<T> z = row.z(logits, v, V), p = exp(z) * row.inverse_sum;
+        Vec<T> z = row.z(logits, v, V, true), p = exp(z) * row.inverse_sum;
         Vec<T> d = b == 0 ? p * a : p * fma(splat(b), z - row.log_sum + row.entropy, splat(a));
-        if (v + lanes<T> <= V)
-            store(logits + v, d);
-        else
-            for (int j = 0; v + j < V; j++) logits[v + j] = d[j];
+        store(logits + v, d);
     }
     logits[target] -= a;
 }
@@ -196,12 +200,12 @@ TokenLossSum token_loss_forward_backward(CpuDevice<T>& device, TokenLossWorkspac
             if (t.argmax) t.argmax[next] = -1;
             if (t.dx) std::fill_n(t.dx + next * D, D, T(0));
         }
-        matmul_forward<T>(device, logits, x, t.w, nullptr, count, t.V, t.D);
-#pragma omp parallel for schedule(static) if (count * V > (1 << 15))
+        matmul_forward<T>(device, logits, x, t.w, nullptr, count, t.V, t.D, workspace.row);
+#pragma omp parallel for schedule(static) if (count * V > (1 << 13))
         for (int i = 0; i < count; i++) {
             const int n = tokens[i], target = t.targets[n];
-            T* z = logits + i * V;
-            const SoftmaxRow<T> row = softmax_row(z, t.V, t.temperature);
+            T* z = logits + i * size_t(workspace.row);
+            const SoftmaxRow<T> row = softmax_row(z, t.V, t.temperature, true);
             const T logp = row.logp(z[target]);
             const token_loss::Term term = token_loss::token_term(t, n, row, logp);
             terms[i] = term.loss;
@@ -213,7 +217,8 @@ TokenLossSum token_loss_forward_backward(CpuDevice<T>& device, TokenLossWorkspac
         for (int i = 0; i < count; i++) result.loss += terms[i];
         result.targets += count;
         if (t.dx || t.dw)
-            matmul_backward<T>(device, t.dx ? dx : nullptr, t.dw, nullptr, logits, x, t.w, count, t.V, t.D);
+            matmul_backward<T>(device, t.dx ? dx : nullptr, t.dw, nullptr, logits, x, t.w, count, t.V, t.D,
+                               false, workspace.row);
         if (t.dx)
             for (int i = 0; i < count; i++) std::copy_n(dx + i * D, D, t.dx + tokens[i] * D);
     }

@@ -80,6 +80,11 @@ inline const char* known_unit(std::string_view word) {
     return nullptr;
 }
 
+// Letters that are a unit rather than a variable where the gold has no symbol at all: "10 m", "1,000.99m^2".
+inline bool unit_letter(std::string_view s) {
+    return s.size() == 1 && std::string_view("mgsNJWVALhKCF").find(s[0]) != std::string_view::npos;
+}
+
 // a * b, with matrices multiplied out. -1: the shapes do not fit.
 inline int multiply(Tree& t, int a, int b) {
     bool am = t[a].kind == Kind::matrix, bm = t[b].kind == Kind::matrix;

@@ -107,15 +107,26 @@ inline Verdict compare(const Answer& gold, const Answer& pred, const Options& op
     why = budget.left < 0 ? "too much work to decide" : "different value";
     return Verdict::different;
 }
-// Whether a sentence was read as a value: words only as a whole answer or a name, not among numbers.
+// Whether a sentence was read as a value: words only as the whole answer, a list of words or the name of a
+// relation, not among numbers ("probably 5", "72, which is the total").
 inline bool is_value(const Tree& t) {
     if (!t.read) return false;
-    return !any_node(t, t.root, [&](const Node& n) {
-        bool arithmetic = n.kind == Kind::mul || n.kind == Kind::add || n.kind == Kind::divide || n.kind == Kind::power || n.kind == Kind::negate;
-        for (int k = 0; arithmetic && k < n.count; k++)
-            if (t[t.kids[size_t(n.first + k)]].kind == Kind::text) return true;
-        return n.kind == Kind::list && n.count && t[t.kids[size_t(n.first)]].kind == Kind::text && t.nodes.size() > size_t(n.count) + 1;
-    });
+    auto wordless = [&](int n) { return !any_node(t, n, [](const Node& node) { return node.kind == Kind::text; }); };
+    auto one = [&](int n) {
+        if (t[n].kind != Kind::relation) return wordless(n);
+        for (int k = 1; k < t[n].count; k++)
+            if (!wordless(t.kid(n, k))) return false;
+        return t[t.kid(n, 0)].kind == Kind::text || wordless(t.kid(n, 0));
+    };
+    if (t[t.root].kind == Kind::text) return true;
+    if (t[t.root].kind != Kind::list) return one(t.root);
+    int words = 0, values = 0;
+    for (int k = 0; k < t[t.root].count; k++) {
+        int n = t.kid(t.root, k);
+        words += t[n].kind == Kind::text;
+        values += one(n);
+    }
+    return words == t[t.root].count || values == t[t.root].count;
 }
 inline std::string canonical(const Answer& a) {
     std::string out;

@@ -151,20 +151,22 @@ inline bool joins(std::string_view gap) {
     return joined;
 }
 
-// Strips what encloses an answer: blanks, bold, formula signs, quotes, a closing full stop.
+// Strips what encloses an answer: blanks, bold (also where only one end was cut off), quotes, a closing full stop
+// or comma. Formula signs stay; the lexer drops them.
 inline std::string_view unwrap(std::string_view s) {
     for (size_t before = s.size() + 1; before != s.size();) {
         before = s.size();
         s = trim(s);
-        static constexpr std::string_view marks[] = {"**", "__", "\"", "`", "\\[", "\\(", "$$", "$", ":", "\xe2\x80\x9c"};
-        static constexpr std::string_view ends[] = {"**", "__", "\"", "`", "\\]", "\\)", ".", ",", "\xe2\x80\x9d"};
-        for (std::string_view mark : marks)
-            if (starts(s, mark) && mark[0] != '$') s.remove_prefix(mark.size());
-        for (std::string_view mark : ends)
-            if (s.size() >= mark.size() && s.substr(s.size() - mark.size()) == mark) {
-                bool thin_space = mark.size() == 1 && s.size() > 1 && s[s.size() - 2] == '\\';
-                if (!thin_space) s.remove_suffix(mark.size());
-            }
+        if (!s.empty() && s.front() == ':') s.remove_prefix(1);
+        bool thin_space = s.size() > 1 && s[s.size() - 2] == '\\';  // "\," is no comma
+        if (!s.empty() && (s.back() == '.' || s.back() == ',') && !thin_space) s.remove_suffix(1);
+        for (std::string_view mark : {"**", "__", "\"", "`"}) {
+            bool front = starts(s, mark), back = s.size() >= 2 * mark.size() && s.substr(s.size() - mark.size()) == mark;
+            if (!front && !back) continue;
+            bool alone = s.find(mark) == s.rfind(mark);
+            if (front && (back || alone)) s.remove_prefix(mark.size());
+            if (back && (front || alone)) s.remove_suffix(mark.size());
+        }
     }
     return s;
 }
@@ -222,13 +224,13 @@ inline bool last_number(std::string_view text, size_t& begin, size_t& end) {
     size_t sign = end;
     while (sign < text.size() && (text[sign] == ' ' || text[sign] == '\\')) sign++;
     if (sign < text.size() && text[sign] == '%') end = sign + 1;
+    else if (starts(text.substr(sign), "\xcf\x80") || starts(text.substr(sign), "pi")) end = sign + 2;
     return true;
 }
 
 // Where the sentence that starts at `text` ends: at a line's end, or a full stop before a blank, outside formulas.
 inline std::string_view sentence(std::string_view text) {
-    while (!text.empty() && (is_space(text.front()) || starts(text, "**") || starts(text, "__") || text.front() == ':'))
-        text.remove_prefix(text.front() == '*' || text.front() == '_' ? 2 : 1);
+    while (!text.empty() && (is_space(text.front()) || text.front() == ':')) text.remove_prefix(1);
     bool display = starts(text, "\\[") || starts(text, "$$");
     size_t at = display ? text.find(text[0] == '$' ? "$$" : "\\]", 2) : 0;
     if (at == std::string_view::npos) at = 0;
@@ -247,27 +249,54 @@ inline std::string_view sentence(std::string_view text) {
     return text.substr(0, std::min(at, text.size()));
 }
 
-// The readings of a sentence that states the answer, most complete first.
-inline void offer(std::string_view s, std::vector<std::string>& out) {
+// The readings of a sentence that may state the answer, most complete first. `states` says that it does ("the
+// answer is ..."): then it counts as a whole, and may be words; otherwise only what follows its verb, with a sign
+// of mathematics in it.
+inline void offer(std::string_view s, bool states, std::vector<std::string>& out) {
     auto add = [&](std::string_view candidate) {
         candidate = unwrap(candidate);
-        if (!candidate.empty() && candidate.size() < 20000 && (out.empty() || out.back() != candidate))
-            out.emplace_back(candidate);
+        if (candidate.empty() || candidate.size() > 20000 || (!out.empty() && out.back() == candidate)) return;
+        if (states || candidate.find_first_of("0123456789\\=<>^") != std::string_view::npos) out.emplace_back(candidate);
     };
     s = unwrap(s);
-    add(s);
+    if (states) add(s);
+    size_t bold = s.rfind("**"), bold_open = bold == std::string_view::npos || !bold ? bold : s.rfind("**", bold - 1);
+    if (bold_open != std::string_view::npos && bold_open < bold) add(s.substr(bold_open + 2, bold - bold_open - 2));
     size_t verb = std::string_view::npos;
     for (std::string_view word : {" is ", " are ", " equals ", ": "}) {
         size_t at = s.rfind(word);
         if (at != std::string_view::npos && (verb == std::string_view::npos || at + word.size() > verb)) verb = at + word.size();
     }
+    size_t clause = s.find(", ");  // "72, which is the total"
+    if (states && verb != std::string_view::npos && clause < verb) add(s.substr(0, clause));
     if (verb != std::string_view::npos) add(s.substr(verb));
-    size_t comma = s.find(", ");
-    if (comma != std::string_view::npos) add(s.substr(0, comma));
+    if (verb != std::string_view::npos) {  // "is $9$ when divided by $10$"
+        std::string_view rest = trim(s.substr(verb));
+        size_t close = starts(rest, "$") ? rest.find('$', 1) : starts(rest, "\\(") ? rest.find("\\)", 2) : std::string_view::npos;
+        bool money = starts(rest, "$") && close != std::string_view::npos && close + 1 < rest.size() && is_digit(rest[close + 1]);
+        if (close != std::string_view::npos && !money) add(rest.substr(0, close + (rest[0] == '$' ? 1 : 2)));
+    }
+    size_t comma = s.find(", ", verb == std::string_view::npos ? 0 : verb);
+    if (comma != std::string_view::npos && (states || verb != std::string_view::npos))
+        add(verb == std::string_view::npos ? s.substr(0, comma) : s.substr(verb, comma - verb));
     size_t begin = 0, end = 0, number = 0, number_end = 0;
     bool formula = last_formula(s, begin, end), digits = last_number(s, number, number_end);
     if (formula && (!digits || number < end)) add(s.substr(begin, end - begin));
     if (digits) add(s.substr(number, number_end - number));
+}
+
+// The last sentence of a text that has one.
+inline std::string_view last_sentence(std::string_view text) {
+    text = trim(text);
+    size_t line = text.rfind('\n');
+    if (line != std::string_view::npos) text = trim(text.substr(line + 1));
+    for (size_t at = text.size() > 2 ? text.size() - 2 : 0; at; at--) {
+        if (text[at] != ' ') continue;
+        size_t stop = at;  // ". ", ".$$ ", ".\] "
+        while (stop && std::strchr("$])\\", text[stop - 1])) stop--;
+        if (stop && text[stop - 1] == '.') return text.substr(at + 1);
+    }
+    return text;
 }
 
 // Past "answer" at `at`: the start of what is stated, or npos where nothing is ("to answer this").
@@ -277,7 +306,9 @@ inline size_t stated(std::string_view text, const std::string& small, size_t at)
     for (bool moved = true; moved && i < text.size();) {
         moved = false;
         std::string_view rest = std::string_view(small).substr(i);
-        if (is_space(rest[0]) || rest[0] == '*' || rest[0] == '_') i++, moved = true;
+        bool closes = rest.size() > 2 && (starts(rest, "**") || starts(rest, "__")) && is_space(rest[2]);  // "**Answer:** 42"
+        if (closes) i += 2, moved = true;
+        else if (is_space(rest[0]) || (!sign && (rest[0] == '*' || rest[0] == '_'))) i++, moved = true;
         if (rest[0] == ':' || rest[0] == '=') i++, moved = sign = true;
         if (starts(rest, "is ") || starts(rest, "is:")) i += 2, moved = sign = true;
         if (starts(rest, "are ")) i += 3, moved = sign = true;
@@ -313,17 +344,18 @@ inline void extract_lenient(std::string_view text, Extraction& out) {
         at = at ? small.rfind("answer", at - 1) : std::string::npos;
     }
     if (best != std::string_view::npos) {
-        offer(sentence(text.substr(start)), out.candidates);
+        offer(sentence(text.substr(start)), true, out.candidates);
         if (!out.candidates.empty()) return;
     }
     std::string_view all = trim(text);
-    if (all.size() <= 200 && all.find('\n') == std::string_view::npos) out.candidates.emplace_back(unwrap(all));
+    bool prose = all.find(" is ") != std::string_view::npos || all.find(" are ") != std::string_view::npos;
+    if (all.size() <= 200 && all.find('\n') == std::string_view::npos && !prose) out.candidates.emplace_back(unwrap(all));
+    offer(last_sentence(text), false, out.candidates);
     size_t begin = 0, end = 0, number = 0, number_end = 0;
     bool formula = last_formula(text, begin, end), digits = last_number(text, number, number_end);
-    if (formula && (!digits || number < end))
-        out.candidates.emplace_back(unwrap(text.substr(begin, end - begin)));
+    if (formula && (!digits || number < end)) out.candidates.emplace_back(unwrap(text.substr(begin, end - begin)));
     if (digits) out.candidates.emplace_back(text.substr(number, number_end - number));
-    out.why = formula ? "last formula or number" : "last number";
+    out.why = "last formula or number";
 }
 
 }  // namespace detail

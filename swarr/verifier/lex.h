@@ -366,6 +366,10 @@ class Lexer {
         size_t end = at_;
         while (end < s_.size() && is_letter(s_[end])) end++;
         std::string_view run = s_.substr(at_, end - at_);
+        if ((run == "np" || run == "math") && end + 1 < s_.size() && s_[end] == '.' && is_letter(s_[end + 1])) {  // np.arcsin
+            at_ = end + 1;
+            return;
+        }
         std::string small(run.substr(0, 14));
         for (char& c : small) c = lower(c);
         auto word = plain_words().find(run.size() <= 14 ? std::string_view(small) : run);

@@ -59,6 +59,8 @@ class Matcher {
         if (g == Kind::time || p == Kind::time || g == Kind::ellipsis || p == Kind::ellipsis || g == Kind::empty_set || p == Kind::empty_set)
             return g == p && (g != Kind::time || gold.name() == pred.name());
         if (g == Kind::text && p == Kind::text) return gold.name() == pred.name();
+        if (p == Kind::mul && symbols(gold).empty())
+            if (Part bare = pred; drop_unit_letter(bare)) return match(gold, bare);
         return scalars_.equal(gold, pred) || scalars_.equal_by_rounding(gold, pred, options_);
     }
 
@@ -67,6 +69,16 @@ class Matcher {
         if (gold.kind() != Kind::unit || pred.kind() != Kind::unit) return false;
         const char *g = known_unit(gold.name()), *p = known_unit(pred.name());
         return g && p && *g && *p && std::strcmp(g, p) != 0;
+    }
+
+    // Turns 10 m and 10 m^2 into 10; false where there is no number, or another symbol.
+    static bool drop_unit_letter(Part& p) {
+        if (p.count() != 2) return false;
+        Part last = p.kid(1);
+        if (last.kind() == Kind::power) last = last.kid(0);
+        if (last.kind() != Kind::symbol || !unit_letter(last.name()) || p.kid(0).kind() != Kind::number) return false;
+        p = p.kid(0);
+        return true;
     }
 
     // ---- sets of reals ---------------------------------------------------------------------------------------

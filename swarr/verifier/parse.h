@@ -139,6 +139,8 @@ class Parser {
             if (sides.back() < 0) return -1;
         }
         if (signs.empty()) return sides[0];
+        if (signs.size() > 1 && signs[0] == Rel::eq && tree_[sides[0]].kind == Kind::text)  // "the solution is x != 5"
+            signs.erase(signs.begin()), sides.erase(sides.begin());
         int first = int(tree_.relations.size());
         tree_.relations.insert(tree_.relations.end(), signs.begin(), signs.end());
         return tree_.make(Kind::relation, sides, 0, first);
@@ -229,7 +231,8 @@ class Parser {
         if (is(Tok::word) || (numeric && is(Tok::open) && is(Tok::word, 1))) return true;
         bool min_or_sec = is(Tok::function) && (look().id == uint8_t(Fn::min) || look().id == uint8_t(Fn::sec));
         if (min_or_sec && numeric) return !is(Tok::open, 1) && !is(Tok::brace, 1) && !is(Tok::set_open, 1) && !is(Tok::symbol, 1) && !is(Tok::power, 1);
-        return numeric && is(Tok::symbol) && look().text;
+        if (!numeric || !is(Tok::symbol)) return false;
+        return look().text || (is(Tok::slash, 1) && unit_letter(look().s) && is(Tok::symbol, 2) && (look(2).s == "s" || look(2).s == "h"));  // m/s
     }
     // a/bc: the denominator takes the letters that touch it; 1/2x does not.
     int denominator() {

@@ -96,4 +96,10 @@ bench-cusim: cusim $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
 	    CUSIM_QUIET=1 LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/$$p 30 | grep ' per '; done
 endif
 
+# ---- fuzzing the parser (clang) ------------------------------------------------------------------------------------------
+build/fuzz/fuzz_ptx: dev/fuzz/fuzz_ptx.cpp $(wildcard $(CUSIM)/*.cpp $(CUSIM)/*.h $(CUSIM)/ptx/* $(CUSIM)/exec/*)
+	@mkdir -p $(@D)
+	clang++ -std=c++17 -O1 -g1 -march=$(CUSIM_ARCH) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+	    $(filter %.cpp,$^) -o $@
+
 -include $(patsubst %.o,%.d,$(CUSIM_CORE_OBJ) $(CUSIM_RT_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_BLAS_OBJ) $(CUSIM_LT_OBJ) $(CUSIM_NCCL_OBJ) $(CUSIM_UNIT_OBJ))

@@ -10,12 +10,19 @@
 #include "../ptx/decode.h"
 #include "warp.h"
 
+// The iterations of the next loop do not depend on each other. (clang needs no hint.)
+#ifdef __clang__
+#define CUSIM_INDEPENDENT
+#else
+#define CUSIM_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 namespace cusim {
 
 template <class D, class F>
 [[gnu::always_inline]] inline void write_lanes(const Warp& w, D* d, F&& value) {
     if (w.mask == kFullMask) {
-#pragma GCC ivdep
+        CUSIM_INDEPENDENT
         for (int l = 0; l < kWarp; l++) d[l] = value(l);
         return;
     }

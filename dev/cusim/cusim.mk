@@ -13,9 +13,9 @@ CUSIM_NVCC := $(shell command -v $(NVCC) 2>/dev/null)
 CUDA_HOME ?= $(if $(CUSIM_NVCC),$(abspath $(dir $(CUSIM_NVCC))..),/usr/local/cuda)
 
 # Optimised even for debug builds: the interpreter's speed is the tests' speed. No contraction: one PTX instruction rounds
-# as it says. AVX2 is required.
+# as it says. No trapping: nothing looks at the exception flags, and loops with comparisons vectorise. AVX2 is required.
 CUSIM_ARCH ?= x86-64-v3
-CUSIM_CXXFLAGS := -std=c++17 -O3 -march=$(CUSIM_ARCH) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden \
+CUSIM_CXXFLAGS := -std=c++17 -O3 -march=$(CUSIM_ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden \
     -Wall -Wextra -g1 -I$(CUDA_HOME)/include -MMD -MP
 # What an executable needs to run under cusim: PTX as plain text, the shared runtime, line numbers.
 CUSIM_NVCCFLAGS := -std=c++17 -lineinfo -gencode arch=compute_80,code=compute_80 --no-compress -cudart shared

@@ -76,6 +76,30 @@ void watch_shared(Warp& w, const Inst& i, const u32* offset, int bytes, Access a
     }
 }
 
+// Any addresses: one check if all lie in one allocation, else lane by lane.
+void locate_scattered(Warp& w, const Inst& i, const u64* address, int bytes, Access access, Lanes& out) {
+    u64 some = address[__builtin_ctz(w.mask)], low = some, high = some, bits = 0;
+    const u32 mask = w.mask;
+    for (u32 l = 0; l < kWarp; l++) {
+        u64 a = (mask >> l & 1) ? address[l] : some;
+        low = a < low ? a : low;
+        high = a > high ? a : high;
+        bits |= a;
+    }
+    const Allocation* a = i.hint;
+    if (!a || !a->contains(low, 0)) a = w.block->launch->memory->find(low);
+    if (a && a->contains(low, high - low + u64(bytes)) && !(bits & u64(bytes - 1))) {
+        i.hint = a;
+        char* base = a->data - a->start;
+        for (int l = 0; l < kWarp; l++) out.at[l] = base + address[l];  // of idle lanes: not used
+        return;
+    }
+    for (u32 rest = mask; rest; rest &= rest - 1) {
+        int l = __builtin_ctz(rest);
+        out.at[l] = global_lane(w, i, l, address[l], bytes, access);
+    }
+}
+
 void locate_global(Warp& w, const Inst& i, const u64* address, int bytes, Access access, Lanes& out) {
     out.together = out.uniform = false;
     if (w.mask == kFullMask) {
@@ -97,11 +121,7 @@ void locate_global(Warp& w, const Inst& i, const u64* address, int bytes, Access
             out.base = global_lane(w, i, 0, first, bytes, access);
         }
     }
-    if (!out.together && !out.uniform)
-        for (u32 rest = w.mask; rest; rest &= rest - 1) {
-            int l = __builtin_ctz(rest);
-            out.at[l] = global_lane(w, i, l, address[l], bytes, access);
-        }
+    if (!out.together && !out.uniform) locate_scattered(w, i, address, bytes, access, out);
     if (w.block->watched) watch_global(w, i, address, bytes, access);
 }
 

@@ -51,13 +51,21 @@ f32 to_odd(f64 x);
 
 // 2^x to 2^-38 before the final rounding.
 [[gnu::always_inline]] inline f32 exp2_lane(f32 x) {
-    f64 clamped = x < -200 ? -200.0 : x > 200 ? 200.0 : f64(x);
+    f32 low = x > -200 ? x : -200.0f, clamped = low < 200 ? low : 200.0f;  // -200 for NaN
     const f64 magic = 0x1.8p52;  // adding it rounds to an integer, found in the low bits
-    f64 t = clamped + magic;
-    f64 y = (clamped - (t - magic)) * 0x1.62e42fefa39efp-1;
-    f64 p = 1.0 / 3628800;
-    for (f64 c : {1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0})
-        p = __builtin_fma(p, y, c);
+    f64 t = f64(clamped) + magic;
+    f64 y = (f64(clamped) - (t - magic)) * 0x1.62e42fefa39efp-1;
+    f64 p = 1.0 / 3628800;  // the series of e^y, |y| <= ln(2) / 2
+    p = __builtin_fma(p, y, 1.0 / 362880);
+    p = __builtin_fma(p, y, 1.0 / 40320);
+    p = __builtin_fma(p, y, 1.0 / 5040);
+    p = __builtin_fma(p, y, 1.0 / 720);
+    p = __builtin_fma(p, y, 1.0 / 120);
+    p = __builtin_fma(p, y, 1.0 / 24);
+    p = __builtin_fma(p, y, 1.0 / 6);
+    p = __builtin_fma(p, y, 0.5);
+    p = __builtin_fma(p, y, 1.0);
+    p = __builtin_fma(p, y, 1.0);
     f32 r = f32(bit_cast<f64>(bit_cast<u64>(p) + (bit_cast<u64>(t) << 52)));
     return bit_cast<f32>(x != x ? 0x7fffffffu : bit_cast<u32>(r));
 }

@@ -24,6 +24,7 @@ struct Dim3 {
 
 // One cp.async of a warp: bytes were read at issue and land in shared memory when their group is waited for.
 struct AsyncCopy {
+    AsyncCopy() {}  // its 800 bytes are filled by the copy
     u32 mask;
     u32 bytes;
     const Inst* inst;

@@ -3,11 +3,13 @@
 #   cusim        build/cusim/lib{cudart,cublas,cublasLt}.so.13, libnccl.so.2
 #   test-cusim   builds and runs its tests under it (needs nvcc)
 #   bench-cusim  its speed
+#   cusim-unit   only the unit tests; with CUSIM_SANITIZE=1 CUSIM_OUT=build/cusim-asan under sanitizers
 #
 # Run any nvcc executable (built with CUSIM_NVCCFLAGS) by LD_LIBRARY_PATH=build/cusim ./program
 
 CUSIM := dev/cusim
-CUSIM_OUT := build/cusim
+CUSIM_OUT ?= build/cusim
+comma := ,
 NVCC ?= nvcc
 CUSIM_NVCC := $(shell command -v $(NVCC) 2>/dev/null)
 CUDA_HOME ?= $(if $(CUSIM_NVCC),$(abspath $(dir $(CUSIM_NVCC))..),/usr/local/cuda)
@@ -16,7 +18,7 @@ CUDA_HOME ?= $(if $(CUSIM_NVCC),$(abspath $(dir $(CUSIM_NVCC))..),/usr/local/cud
 # as it says. No trapping: nothing looks at the exception flags, and loops with comparisons vectorise. AVX2 is required.
 CUSIM_ARCH ?= x86-64-v3
 CUSIM_CXXFLAGS := -std=c++17 -O3 -march=$(CUSIM_ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden \
-    -Wall -Wextra -g1 -I$(CUDA_HOME)/include -MMD -MP
+    -Wall -Wextra -g1 -I$(CUDA_HOME)/include -MMD -MP $(if $(CUSIM_SANITIZE),-fsanitize=address$(comma)undefined)
 # What an executable needs to run under cusim: PTX as plain text, the shared runtime, line numbers.
 CUSIM_NVCCFLAGS := -std=c++17 -lineinfo -gencode arch=compute_80,code=compute_80 --no-compress -cudart shared
 
@@ -65,32 +67,35 @@ $(CUSIM_OUT)/libnccl.so.2: $(CUSIM_NCCL_OBJ) $(CUSIM_GEMM_OBJ) $(CUSIM_OUT)/libc
 # ---- tests -------------------------------------------------------------------------------------------------------------
 # Unit tests are linked with the interpreter itself; test programs are made by nvcc and run under the libraries.
 CUSIM_UNIT_OBJ := $(call cusim_objects,$(CUSIM)/test/*.cpp)
-CUSIM_PROGRAMS := $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu $(CUSIM)/test/faults/*.cu $(CUSIM)/test/programs/*.cu)))
+CUSIM_PROGRAMS := $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu $(CUSIM)/test/*/*.cu)))
 CUSIM_BIN := $(CUSIM_OUT)/bin
 CUSIM_CATCH := $(if $(wildcard /usr/include/catch2/catch_all.hpp),-lCatch2Main -lCatch2)
 
-# A tenth of the optimiser's work for a tenth of the code's use.
+# Tests are compiled more than they are run.
 $(CUSIM_UNIT_OBJ): CUSIM_CXXFLAGS += -O1 -Itest
 
 $(CUSIM_OUT)/unit: $(CUSIM_UNIT_OBJ) $(CUSIM_CORE_OBJ)
-	$(CXX) $^ $(CUSIM_CATCH) -o $@
+	$(CXX) $(if $(CUSIM_SANITIZE),-fsanitize=address$(comma)undefined) $^ $(CUSIM_CATCH) -o $@
 
 define cusim_program
 $(CUSIM_BIN)/%: $(CUSIM)/$(1)/%.cu $(wildcard $(CUSIM)/examples/*.h $(CUSIM)/examples/*.cuh)
 	@mkdir -p $(CUSIM_BIN)
-	$(NVCC) $(CUSIM_NVCCFLAGS) $$< -o $$@ -lcublas -lcublasLt -lnccl
+	$(NVCC) $(CUSIM_NVCCFLAGS) --extended-lambda $$< -o $$@ -lcublas -lcublasLt -lnccl
 endef
-$(foreach folder,examples test/faults test/programs,$(eval $(call cusim_program,$(folder))))
+$(foreach folder,examples test/faults test/programs test/isa,$(eval $(call cusim_program,$(folder))))
 
-.PHONY: test-cusim bench-cusim
-ifeq ($(CUSIM_NVCC),)
-test-cusim: $(CUSIM_OUT)/unit
+.PHONY: test-cusim bench-cusim cusim-unit
+cusim-unit: $(CUSIM_OUT)/unit
 	$(CUSIM_OUT)/unit
+ifeq ($(CUSIM_NVCC),)
+test-cusim: cusim-unit
 bench-cusim:
 	@echo "skipped: bench-cusim (no nvcc)"
 else
 test-cusim: cusim $(CUSIM_OUT)/unit $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
 	CUSIM_TEST_BIN=$(abspath $(CUSIM_BIN)) $(CUSIM_OUT)/unit
+	@for p in $(notdir $(basename $(wildcard $(CUSIM)/test/isa/*.cu))); do \
+	    CUSIM_QUIET=1 LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/$$p || exit 1; done
 bench-cusim: cusim $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
 	@for p in $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu))); do \
 	    CUSIM_QUIET=1 LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/$$p 30 | grep ' per '; done

@@ -34,13 +34,17 @@ void gather(const MatrixView& m, int64_t first, int64_t step, int64_t count, flo
     for (int64_t i = 0; i < count; i++) out[i * out_step] = load_element(m.data, m.type, first + i * step);
 }
 
-// Panels of `width` lines of length `depth`: element (line, k) of a panel at k * width + line, zeros past the end.
-void pack(const MatrixView& m, int64_t line_step, int64_t k_step, int64_t lines, int64_t k0, int64_t depth, int64_t width, float* out) {
+// Panels of `width` lines of length `depth`: element (line, k) of a panel at k * width + line, zeros past the
+// end.
+void pack(const MatrixView& m, int64_t line_step, int64_t k_step, int64_t lines, int64_t k0, int64_t depth,
+          int64_t width, float* out) {
     for (int64_t base = 0; base < lines; base += width, out += width * depth) {
         int64_t here = std::min(width, lines - base);
         for (int64_t l = 0; l < width; l++) {
-            if (l < here) gather(m, (base + l) * line_step + k0 * k_step, k_step, depth, out + l, width);
-            else for (int64_t k = 0; k < depth; k++) out[k * width + l] = 0;
+            if (l < here)
+                gather(m, (base + l) * line_step + k0 * k_step, k_step, depth, out + l, width);
+            else
+                for (int64_t k = 0; k < depth; k++) out[k * width + l] = 0;
         }
     }
 }
@@ -48,7 +52,8 @@ void pack(const MatrixView& m, int64_t line_step, int64_t k_step, int64_t lines,
 // One 16 x 6 tile: sums += a panel * b panel.
 void tile(const float* a, const float* b, int64_t depth, float* sums) {
     __m256 s[kColumns][2];
-    for (int c = 0; c < kColumns; c++) s[c][0] = _mm256_loadu_ps(sums + 16 * c), s[c][1] = _mm256_loadu_ps(sums + 16 * c + 8);
+    for (int c = 0; c < kColumns; c++)
+        s[c][0] = _mm256_loadu_ps(sums + 16 * c), s[c][1] = _mm256_loadu_ps(sums + 16 * c + 8);
     for (int64_t k = 0; k < depth; k++, a += kRows, b += kColumns) {
         __m256 a0 = _mm256_loadu_ps(a), a1 = _mm256_loadu_ps(a + 8);
         for (int c = 0; c < kColumns; c++) {
@@ -57,7 +62,8 @@ void tile(const float* a, const float* b, int64_t depth, float* sums) {
             s[c][1] = _mm256_fmadd_ps(a1, x, s[c][1]);
         }
     }
-    for (int c = 0; c < kColumns; c++) _mm256_storeu_ps(sums + 16 * c, s[c][0]), _mm256_storeu_ps(sums + 16 * c + 8, s[c][1]);
+    for (int c = 0; c < kColumns; c++)
+        _mm256_storeu_ps(sums + 16 * c, s[c][0]), _mm256_storeu_ps(sums + 16 * c + 8, s[c][1]);
 }
 
 }  // namespace
@@ -65,36 +71,53 @@ void tile(const float* a, const float* b, int64_t depth, float* sums) {
 size_t element_bytes(cudaDataType_t type, const char* call) {
     switch (type) {
         case CUDA_R_16BF:
-        case CUDA_R_16F: return 2;
-        case CUDA_R_32F: return 4;
-        case CUDA_R_64F: return 8;
+        case CUDA_R_16F:
+            return 2;
+        case CUDA_R_32F:
+            return 4;
+        case CUDA_R_64F:
+            return 8;
         default:
-            standin_stop((std::string(call) + ": data type " + std::to_string(int(type)) + " is not known; extend dev/cusim/blas/gemm.cpp").c_str());
+            standin_stop((std::string(call) + ": data type " + std::to_string(int(type)) +
+                          " is not known; extend dev/cusim/blas/gemm.cpp")
+                             .c_str());
     }
 }
 
 float load_element(const void* data, cudaDataType_t type, int64_t i) {
     switch (type) {
-        case CUDA_R_16BF: return from_bf16(static_cast<const uint16_t*>(data)[i]);
-        case CUDA_R_16F: return _cvtsh_ss(static_cast<const uint16_t*>(data)[i]);
-        case CUDA_R_64F: return float(static_cast<const double*>(data)[i]);
-        default: return static_cast<const float*>(data)[i];
+        case CUDA_R_16BF:
+            return from_bf16(static_cast<const uint16_t*>(data)[i]);
+        case CUDA_R_16F:
+            return _cvtsh_ss(static_cast<const uint16_t*>(data)[i]);
+        case CUDA_R_64F:
+            return float(static_cast<const double*>(data)[i]);
+        default:
+            return static_cast<const float*>(data)[i];
     }
 }
 
 void store_element(void* data, cudaDataType_t type, int64_t i, float value) {
     switch (type) {
-        case CUDA_R_16BF: static_cast<uint16_t*>(data)[i] = to_bf16(value); break;
-        case CUDA_R_16F: static_cast<uint16_t*>(data)[i] = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); break;
-        case CUDA_R_64F: static_cast<double*>(data)[i] = value; break;
-        default: static_cast<float*>(data)[i] = value;
+        case CUDA_R_16BF:
+            static_cast<uint16_t*>(data)[i] = to_bf16(value);
+            break;
+        case CUDA_R_16F:
+            static_cast<uint16_t*>(data)[i] = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+            break;
+        case CUDA_R_64F:
+            static_cast<double*>(data)[i] = value;
+            break;
+        default:
+            static_cast<float*>(data)[i] = value;
     }
 }
 
 void multiply_f32(int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b, float* out) {
     std::fill(out, out + m * n, 0.0f);
     int64_t m_panels = (m + kRows - 1) / kRows, n_panels = (n + kColumns - 1) / kColumns;
-    std::vector<float> pa(size_t(m_panels * kRows * std::min(k, kDepth))), pb(size_t(n_panels * kColumns * std::min(k, kDepth)));
+    std::vector<float> pa(size_t(m_panels * kRows * std::min(k, kDepth))),
+        pb(size_t(n_panels * kColumns * std::min(k, kDepth)));
     for (int64_t k0 = 0; k0 < k; k0 += kDepth) {
         int64_t depth = std::min(kDepth, k - k0);
         pack(a, a.row_step, a.column_step, m, k0, depth, kRows, pa.data());
@@ -117,7 +140,8 @@ void multiply_f64(int64_t m, int64_t n, int64_t k, const MatrixView& a, const Ma
         for (int64_t i = 0; i < m; i++) {
             double sum = 0;
             for (int64_t l = 0; l < k; l++)
-                sum = __builtin_fma(x[i * a.row_step + l * a.column_step], y[l * b.row_step + j * b.column_step], sum);
+                sum = __builtin_fma(x[i * a.row_step + l * a.column_step],
+                                    y[l * b.row_step + j * b.column_step], sum);
             out[j * m + i] = sum;
         }
 }

@@ -1,7 +1,7 @@
 // gemm.h: the matrix product behind the cuBLAS and cuBLASLt stand-ins.
 //
-// Column-major, as BLAS has it. Products and sums in f32 with fused multiply-add, k ascending: deterministic, and not the
-// order of a GPU library. Integer and complex types are not known.
+// Column-major, as BLAS has it. Products and sums in f32 with fused multiply-add, k ascending: deterministic,
+// and not the order of a GPU library. Integer and complex types are not known.
 #pragma once
 #include <cublas_v2.h>
 

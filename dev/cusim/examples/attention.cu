@@ -1,5 +1,5 @@
-// attention.cu: causal flash attention, forward, head dimension 64: one block of four warps per 64 queries, keys and values
-// in tiles of 64, softmax carried along in registers, both products on tensor cores.
+// attention.cu: causal flash attention, forward, head dimension 64: one block of four warps per 64 queries,
+// keys and values in tiles of 64, softmax carried along in registers, both products on tensor cores.
 #include "example.h"
 #include "tensor_core.cuh"
 
@@ -48,7 +48,8 @@ __global__ void attention(bf16* o, const bf16* q, const bf16* k, const bf16* v, 
             load_matrices(x, tile_q + swizzled(warp * 16 + lane % 16, d + lane / 16 * 8));
             for (int j = 0; j < 8; j += 2) {
                 uint32_t y[4];
-                load_matrices(y, tile_k[t % 2] + swizzled(j * 8 + lane / 16 * 8 + lane % 8, d + lane / 8 % 2 * 8));
+                load_matrices(
+                    y, tile_k[t % 2] + swizzled(j * 8 + lane / 16 * 8 + lane % 8, d + lane / 8 % 2 * 8));
                 mma(s[j], x, y[0], y[1]);
                 mma(s[j + 1], x, y[2], y[3]);
             }
@@ -73,7 +74,8 @@ __global__ void attention(bf16* o, const bf16* q, const bf16* k, const bf16* v, 
         }
         for (int n = 0; n < kTile; n += 16) {
             int j = n / 8;
-            uint32_t p[4] = {pack(s[j][0], s[j][1]), pack(s[j][2], s[j][3]), pack(s[j + 1][0], s[j + 1][1]), pack(s[j + 1][2], s[j + 1][3])};
+            uint32_t p[4] = {pack(s[j][0], s[j][1]), pack(s[j][2], s[j][3]), pack(s[j + 1][0], s[j + 1][1]),
+                             pack(s[j + 1][2], s[j + 1][3])};
             for (int d = 0; d < 8; d += 2) {
                 uint32_t y[4];
                 load_matrices_transposed(y, tile_v[t % 2] + swizzled(n + lane % 16, d * 8 + lane / 16 * 8));
@@ -105,7 +107,9 @@ int main(int argc, char** argv) {
     double error = 0;
     for (int h = 0; h < heads; h++)
         for (int i = 0; i < T; i++) {
-            auto at = [&](const std::vector<bf16>& x, int t, int d) { return double(__bfloat162float(x[(size_t(h) * T + t) * kDim + d])); };
+            auto at = [&](const std::vector<bf16>& x, int t, int d) {
+                return double(__bfloat162float(x[(size_t(h) * T + t) * kDim + d]));
+            };
             std::vector<double> p(i + 1);
             double most = -INFINITY, sum = 0;
             for (int j = 0; j <= i; j++) {

@@ -1,7 +1,8 @@
-// example.h: what the example programs share: error checks, random numbers, a verdict, the time a launch takes.
+// example.h: what the example programs share: error checks, random numbers, a verdict, the time a launch
+// takes.
 //
-// Every example checks its result on the CPU and exits with 1 if it is wrong. With a number as argument it launches
-// its kernel that many more times and prints the process time per unit of work.
+// Every example checks its result on the CPU and exits with 1 if it is wrong. With a number as argument it
+// launches its kernel that many more times and prints the process time per unit of work.
 #pragma once
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
-// matmul.cu: C = A B^T on tensor cores. Tiles of 64 x 64, four warps of 16 rows each, the next tiles of A and B arriving by
-// cp.async while the present ones are multiplied.
+// matmul.cu: C = A B^T on tensor cores. Tiles of 64 x 64, four warps of 16 rows each, the next tiles of A and
+// B arriving by cp.async while the present ones are multiplied.
 #include "example.h"
 #include "tensor_core.cuh"
 
@@ -17,7 +17,8 @@ __device__ void copy_tile(bf16* to, const bf16* x, int row0, int rows, int k0, i
 // a (m, k), b (n, k), c (m, n); k a multiple of 8
 __global__ void matmul(float* c, const bf16* a, const bf16* b, int m, int n, int k) {
     __shared__ __align__(128) bf16 tile_a[2][kTile * kTile], tile_b[2][kTile * kTile];
-    int row0 = blockIdx.y * kTile, column0 = blockIdx.x * kTile, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int row0 = blockIdx.y * kTile, column0 = blockIdx.x * kTile, warp = threadIdx.x / 32,
+        lane = threadIdx.x % 32;
     float sum[8][4] = {};
     int steps = (k + kTile - 1) / kTile;
     copy_tile(tile_a[0], a, row0, m, 0, k);
@@ -46,7 +47,8 @@ __global__ void matmul(float* c, const bf16* a, const bf16* b, int m, int n, int
     }
     for (int j = 0; j < 8; j++)
         for (int e = 0; e < 4; e++) {
-            int row = row0 + warp * 16 + lane / 4 + e / 2 * 8, column = column0 + j * 8 + lane % 4 * 2 + e % 2;
+            int row = row0 + warp * 16 + lane / 4 + e / 2 * 8,
+                column = column0 + j * 8 + lane % 4 * 2 + e % 2;
             if (row < m && column < n) c[size_t(row) * n + column] = sum[j][e];
         }
 }
@@ -66,7 +68,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             double sum = 0;
-            for (int l = 0; l < k; l++) sum += double(__bfloat162float(a[i * k + l])) * __bfloat162float(b[j * k + l]);
+            for (int l = 0; l < k; l++)
+                sum += double(__bfloat162float(a[i * k + l])) * __bfloat162float(b[j * k + l]);
             error = std::fmax(error, std::fabs(c[i * n + j] - sum));
         }
     int mmas = int(grid.x * grid.y) * ((k + kTile - 1) / kTile) * 4 * 4 * 8;

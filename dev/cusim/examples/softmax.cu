@@ -13,7 +13,8 @@ __global__ void softmax(float* out, const float* in, int rows, int columns) {
         most = higher;
     }
     for (int step = 16; step > 0; step /= 2) {
-        float other_most = __shfl_xor_sync(0xffffffff, most, step), other_sum = __shfl_xor_sync(0xffffffff, sum, step);
+        float other_most = __shfl_xor_sync(0xffffffff, most, step),
+              other_sum = __shfl_xor_sync(0xffffffff, sum, step);
         float higher = fmaxf(most, other_most);
         sum = sum * __expf(most - higher) + other_sum * __expf(other_most - higher);
         most = higher;
@@ -35,7 +36,8 @@ int main(int argc, char** argv) {
         for (int i = 0; i < columns; i++) most = std::fmax(most, in[r * columns + i]);
         for (int i = 0; i < columns; i++) sum += std::exp(in[r * columns + i] - most);
         for (int i = 0; i < columns; i++)
-            error = std::fmax(error, std::fabs(out[r * columns + i] - std::exp(in[r * columns + i] - most) / sum));
+            error = std::fmax(error,
+                              std::fabs(out[r * columns + i] - std::exp(in[r * columns + i] - most) / sum));
     }
     time_launches(argc, argv, "softmax", rows * columns, "element", launch);
     return verdict("softmax", error, 1e-6);

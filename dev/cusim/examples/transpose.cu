@@ -13,7 +13,8 @@ __global__ void transpose(float* out, const float* in, int rows, int columns) {
     __syncthreads();
     int out_column = row0 + threadIdx.x, out_row0 = blockIdx.x * kTile;
     for (int r = threadIdx.y; r < kTile; r += kRows)
-        if (out_row0 + r < columns && out_column < rows) out[(out_row0 + r) * rows + out_column] = tile[threadIdx.x][r];
+        if (out_row0 + r < columns && out_column < rows)
+            out[(out_row0 + r) * rows + out_column] = tile[threadIdx.x][r];
 }
 
 int main(int argc, char** argv) {
@@ -24,11 +25,14 @@ int main(int argc, char** argv) {
     dim3 grid((columns + kTile - 1) / kTile, (rows + kTile - 1) / kTile), block(kTile, kRows);
     double error = 0;
     for (int pitch : {kTile + 1, kTile}) {
-        if (pitch == kTile) transpose<kTile><<<grid, block>>>(y.data, x.data, rows, columns);
-        else transpose<kTile + 1><<<grid, block>>>(y.data, x.data, rows, columns);
+        if (pitch == kTile)
+            transpose<kTile><<<grid, block>>>(y.data, x.data, rows, columns);
+        else
+            transpose<kTile + 1><<<grid, block>>>(y.data, x.data, rows, columns);
         std::vector<float> out = y.host();
         for (int r = 0; r < rows; r++)
-            for (int c = 0; c < columns; c++) error = std::fmax(error, std::fabs(out[c * rows + r] - in[r * columns + c]));
+            for (int c = 0; c < columns; c++)
+                error = std::fmax(error, std::fabs(out[c * rows + r] - in[r * columns + c]));
     }
     time_launches(argc, argv, "transpose", rows * columns, "element",
                   [&] { transpose<kTile + 1><<<grid, block>>>(y.data, x.data, rows, columns); });

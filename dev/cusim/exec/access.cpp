@@ -10,20 +10,26 @@ namespace {
 
 constexpr u64 kWindow = 1 << 24;
 
-bool in_shared_window(u64 a) { return a - Memory::kSharedWindow < kWindow; }
-bool in_local_window(u64 a) { return a - Memory::kLocalWindow < kWindow; }
+bool in_shared_window(u64 a) {
+    return a - Memory::kSharedWindow < kWindow;
+}
+bool in_local_window(u64 a) {
+    return a - Memory::kLocalWindow < kWindow;
+}
 
 const char* verb(Access access) {
     return access == Access::Read ? "read" : access == Access::Write ? "write" : "atomic";
 }
 
-[[noreturn]] void misaligned(Warp& w, const Inst& i, int lane, const char* space, u64 address, int bytes, Access access) {
+[[noreturn]] void misaligned(Warp& w, const Inst& i, int lane, const char* space, u64 address, int bytes,
+                             Access access) {
     fault(w, i, lane, kMisaligned,
-          text("misaligned %s %s of %d bytes at 0x%llx", space, verb(access), bytes, (unsigned long long)address));
+          text("misaligned %s %s of %d bytes at 0x%llx", space, verb(access), bytes,
+               (unsigned long long)address));
 }
 
-[[noreturn]] void outside(Warp& w, const Inst& i, int lane, const char* space, u64 address, int bytes, Access access,
-                          u64 size) {
+[[noreturn]] void outside(Warp& w, const Inst& i, int lane, const char* space, u64 address, int bytes,
+                          Access access, u64 size) {
     fault(w, i, lane, kIllegalAddress,
           text("invalid %s %s of %d bytes at 0x%llx (%s memory has %llu bytes)", space, verb(access), bytes,
                (unsigned long long)address, space, (unsigned long long)size));
@@ -35,8 +41,8 @@ char* global_lane(Warp& w, const Inst& i, int lane, u64 address, int bytes, Acce
         a = w.block->launch->memory->find(address);
         if (!a || !a->contains(address, u64(bytes)))
             fault(w, i, lane, kIllegalAddress,
-                  text("invalid global %s of %d bytes at 0x%llx: %s", verb(access), bytes, (unsigned long long)address,
-                       w.block->launch->memory->explain(address).c_str()));
+                  text("invalid global %s of %d bytes at 0x%llx: %s", verb(access), bytes,
+                       (unsigned long long)address, w.block->launch->memory->explain(address).c_str()));
         i.hint = a;
     }
     if (address & u64(bytes - 1)) misaligned(w, i, lane, "global", address, bytes, access);
@@ -44,7 +50,8 @@ char* global_lane(Warp& w, const Inst& i, int lane, u64 address, int bytes, Acce
 }
 
 void watch_global(Warp& w, const Inst& i, const u64* address, int bytes, Access access) {
-    if (w.block->launch->counters) count_global(*w.block->launch->counters, i, address, w.mask, bytes, access);
+    if (w.block->launch->counters)
+        count_global(*w.block->launch->counters, i, address, w.mask, bytes, access);
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         int l = __builtin_ctz(rest);
         Allocation* a = w.block->launch->memory->find(address[l]);
@@ -53,9 +60,10 @@ void watch_global(Warp& w, const Inst& i, const u64* address, int bytes, Access 
         for (int b = 0; b < bytes; b++) {
             if (access != Access::Write && !written[b])
                 fault(w, i, l, kLaunchFailure,
-                      text("read of uninitialised global memory at 0x%llx, byte %llu of an allocation of %llu bytes,",
-                           (unsigned long long)address[l] + b, (unsigned long long)(address[l] + b - a->start),
-                           (unsigned long long)a->size));
+                      text("read of uninitialised global memory at 0x%llx, byte %llu of an allocation of "
+                           "%llu bytes,",
+                           (unsigned long long)address[l] + b,
+                           (unsigned long long)(address[l] + b - a->start), (unsigned long long)a->size));
             if (access != Access::Read) written[b] = 1;
         }
     }
@@ -69,7 +77,8 @@ void watch_shared(Warp& w, const Inst& i, const u32* offset, int bytes, Access a
         if (!b.shared_written.empty())
             for (u32 at = offset[l]; at < offset[l] + u32(bytes); at++) {
                 if (access != Access::Write && !b.shared_written[at])
-                    fault(w, i, l, kLaunchFailure, text("read of uninitialised shared memory at offset %u (0x%x)", at, at));
+                    fault(w, i, l, kLaunchFailure,
+                          text("read of uninitialised shared memory at offset %u (0x%x)", at, at));
                 if (access != Access::Read) b.shared_written[at] = 1;
             }
         if (b.race) b.race->access(w, i, l, offset[l], u32(bytes), access);
@@ -153,7 +162,8 @@ void locate_shared(Warp& w, const Inst& i, u32* offset, int bytes, Access access
 
 char* local_lane(Warp& w, const Inst& i, int lane, u64 offset, int bytes, Access access) {
     u64 size = w.block->kernel->local_bytes;
-    if (offset >= size || u64(bytes) > size - offset) outside(w, i, lane, "local", offset, bytes, access, size);
+    if (offset >= size || u64(bytes) > size - offset)
+        outside(w, i, lane, "local", offset, bytes, access, size);
     if (offset & u64(bytes - 1)) misaligned(w, i, lane, "local", offset, bytes, access);
     return w.block->local + size * u64(w.id * kWarp + lane) + offset;
 }
@@ -213,8 +223,10 @@ void lane_addresses(const Warp& w, const Inst& i, u64* address) {
 
 char* locate_one(Warp& w, const Inst& i, int lane, Space space, u64 address, int bytes, Access access) {
     if (space == Space::Generic) {
-        if (in_shared_window(address)) space = Space::Shared, address -= Memory::kSharedWindow;
-        else if (in_local_window(address)) space = Space::Local, address -= Memory::kLocalWindow;
+        if (in_shared_window(address))
+            space = Space::Shared, address -= Memory::kSharedWindow;
+        else if (in_local_window(address))
+            space = Space::Local, address -= Memory::kLocalWindow;
     }
     u32 mask = w.mask;
     w.mask = 1u << lane;
@@ -268,12 +280,17 @@ template void locate<Space::Generic>(Warp&, const Inst&, int, Access, Lanes&);
 
 void locate_space(Space space, Warp& w, const Inst& i, int bytes, Access access, Lanes& out) {
     switch (space) {
-        case Space::Shared: return locate<Space::Shared>(w, i, bytes, access, out);
+        case Space::Shared:
+            return locate<Space::Shared>(w, i, bytes, access, out);
         case Space::Global:
-        case Space::Const: return locate<Space::Global>(w, i, bytes, access, out);
-        case Space::Local: return locate<Space::Local>(w, i, bytes, access, out);
-        case Space::Param: return locate<Space::Param>(w, i, bytes, access, out);
-        default: return locate<Space::Generic>(w, i, bytes, access, out);
+        case Space::Const:
+            return locate<Space::Global>(w, i, bytes, access, out);
+        case Space::Local:
+            return locate<Space::Local>(w, i, bytes, access, out);
+        case Space::Param:
+            return locate<Space::Param>(w, i, bytes, access, out);
+        default:
+            return locate<Space::Generic>(w, i, bytes, access, out);
     }
 }
 

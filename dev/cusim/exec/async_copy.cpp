@@ -1,6 +1,6 @@
-// async_copy.cpp: cp.async and its groups. The source is read when the copy is issued; until the copy is waited for, its
-// target holds NaN and counts as never written, so that a missing wait shows. A missing barrier shows in the race check,
-// both against the issue and against the arrival.
+// async_copy.cpp: cp.async and its groups. The source is read when the copy is issued; until the copy is
+// waited for, its target holds NaN and counts as never written, so that a missing wait shows. A missing
+// barrier shows in the race check, both against the issue and against the arrival.
 #include <algorithm>
 
 #include "lanes.h"
@@ -16,8 +16,8 @@ void set_shared_written(Block& b, u32 offset, u32 bytes, u8 value) {
     if (!b.shared_written.empty()) std::fill_n(b.shared_written.begin() + offset, bytes, value);
 }
 
-// a + immediate: target; b + source_offset: source; mode: bytes; c: source size, or (flag) a predicate that asks for
-// zeros, or none.
+// a + immediate: target; b + source_offset: source; mode: bytes; c: source size, or (flag) a predicate that
+// asks for zeros, or none.
 void copy_async(Warp& w, const Inst& i) {
     const u32 bytes = i.mode;
     w.copies.emplace_back();
@@ -39,11 +39,14 @@ void copy_async(Warp& w, const Inst& i) {
             const u32* size = w.column<u32>(i.c);
             for (u32 rest = issued; rest; rest &= rest - 1) {
                 int l = __builtin_ctz(rest);
-                if (size[l] > bytes) fault(w, i, l, kIllegalAddress, text("cp.async source size %u is larger than %u", size[l], bytes));
+                if (size[l] > bytes)
+                    fault(w, i, l, kIllegalAddress,
+                          text("cp.async source size %u is larger than %u", size[l], bytes));
                 if (size[l] == bytes) continue;
                 full &= ~(1u << l);
                 for (u32 k = 0; k < size[l]; k++)
-                    copy.data[l][k] = u8(*locate_one(w, i, l, Space::Global, source[l] + u64(i.source_offset) + k, 1, Access::Read));
+                    copy.data[l][k] = u8(*locate_one(w, i, l, Space::Global,
+                                                     source[l] + u64(i.source_offset) + k, 1, Access::Read));
             }
         }
     }
@@ -149,6 +152,8 @@ void build_cp(Decoder& d, Form& f) {
 
 }  // namespace
 
-void add_async_copy(BuilderTable& t) { t["cp"] = build_cp; }
+void add_async_copy(BuilderTable& t) {
+    t["cp"] = build_cp;
+}
 
 }  // namespace cusim

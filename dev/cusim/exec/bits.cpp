@@ -6,28 +6,59 @@ namespace cusim {
 
 namespace {
 
-struct And { template <class T> static T apply(T x, T y) { return x & y; } };
-struct Or { template <class T> static T apply(T x, T y) { return x | y; } };
-struct Xor { template <class T> static T apply(T x, T y) { return x ^ y; } };
-struct Not { template <class T> static T apply(T x) { return T(~x); } };
-struct CNot { template <class T> static T apply(T x) { return x == 0; } };
+struct And {
+    template <class T>
+    static T apply(T x, T y) {
+        return x & y;
+    }
+};
+struct Or {
+    template <class T>
+    static T apply(T x, T y) {
+        return x | y;
+    }
+};
+struct Xor {
+    template <class T>
+    static T apply(T x, T y) {
+        return x ^ y;
+    }
+};
+struct Not {
+    template <class T>
+    static T apply(T x) {
+        return T(~x);
+    }
+};
+struct CNot {
+    template <class T>
+    static T apply(T x) {
+        return x == 0;
+    }
+};
 
 template <class Op>
 Handler bits_of(Type type) {
     switch (type) {
-#define CASE(E, T) case Type::E: return binary<Op, T>;
+#define CASE(E, T) \
+    case Type::E:  \
+        return binary<Op, T>;
         CUSIM_BIT_TYPES(CASE)
 #undef CASE
-        default: return nullptr;
+        default:
+            return nullptr;
     }
 }
 template <class Op>
 Handler unary_bits_of(Type type) {
     switch (type) {
-#define CASE(E, T) case Type::E: return unary<Op, T>;
+#define CASE(E, T) \
+    case Type::E:  \
+        return unary<Op, T>;
         CUSIM_BIT_TYPES(CASE)
 #undef CASE
-        default: return nullptr;
+        default:
+            return nullptr;
     }
 }
 
@@ -37,7 +68,9 @@ void predicate_logic(Warp& w, const Inst& i) {
     u32 a = w.predicate(i.a), b = w.predicate(i.b);
     write_predicate(w, i.d, Op::apply(i.mode & 1 ? ~a : a, i.mode & 2 ? ~b : b));
 }
-void predicate_not(Warp& w, const Inst& i) { write_predicate(w, i.d, ~w.predicate(i.a)); }
+void predicate_not(Warp& w, const Inst& i) {
+    write_predicate(w, i.d, ~w.predicate(i.a));
+}
 
 template <class Op>
 void build_logic(Decoder& d, Form& f) {
@@ -65,7 +98,8 @@ template <class T>
 void shift_left(Warp& w, const Inst& i) {
     const T* a = w.column<T>(i.a);
     const u32* b = w.column<u32>(i.b);
-    write_lanes(w, w.column<T>(i.d), [=](int l) { return T(b[l] >= 8 * sizeof(T) ? T(0) : T(a[l] << b[l])); });
+    write_lanes(w, w.column<T>(i.d),
+                [=](int l) { return T(b[l] >= 8 * sizeof(T) ? T(0) : T(a[l] << b[l])); });
 }
 template <class T>
 void shift_right(Warp& w, const Inst& i) {
@@ -91,18 +125,27 @@ void emit_shift(Decoder& d, Handler run, Type type) {
 
 void build_shl(Decoder& d, Form& f) {
     Type type = f.take_type();
-    emit_shift(d, type == Type::B16 ? shift_left<u16> : type == Type::B32 ? shift_left<u32> : type == Type::B64 ? shift_left<u64> : nullptr, type);
+    emit_shift(d,
+               type == Type::B16   ? shift_left<u16>
+               : type == Type::B32 ? shift_left<u32>
+               : type == Type::B64 ? shift_left<u64>
+                                   : nullptr,
+               type);
 }
 
 void build_shr(Decoder& d, Form& f) {
     Type type = f.take_type();
     Handler run = nullptr;
     switch (type) {
-#define CASE(E, T) case Type::E: run = shift_right<T>; break;
+#define CASE(E, T)            \
+    case Type::E:             \
+        run = shift_right<T>; \
+        break;
         CUSIM_BIT_TYPES(CASE)
         CUSIM_INTEGER_TYPES(CASE)
 #undef CASE
-        default: break;
+        default:
+            break;
     }
     emit_shift(d, run, type);
 }
@@ -147,7 +190,8 @@ void lop3(Warp& w, const Inst& i) {
 }
 
 void build_lop3(Decoder& d, Form& f) {
-    if (f.take("b32") && d.operand(0).kind == Operand::Pair) d.unknown("form with a predicate", "exec/bits.cpp");
+    if (f.take("b32") && d.operand(0).kind == Operand::Pair)
+        d.unknown("form with a predicate", "exec/bits.cpp");
     Inst i;
     i.run = lop3;
     i.kind = Class::Integer;
@@ -159,7 +203,8 @@ void build_lop3(Decoder& d, Form& f) {
     d.emit(std::move(i));
 }
 
-// --- counting and reversing: the result has 32 bits (brev: the type's) ---------------------------------------------------
+// --- counting and reversing: the result has 32 bits (brev: the type's)
+// ---------------------------------------------------
 template <class T>
 void population(Warp& w, const Inst& i) {
     const T* a = w.column<T>(i.a);
@@ -169,7 +214,8 @@ template <class T>
 void leading_zeros(Warp& w, const Inst& i) {
     const T* a = w.column<T>(i.a);
     constexpr u32 kBits = 8 * sizeof(T);
-    write_active_lanes(w, w.column<u32>(i.d), [=](int l) { return a[l] ? u32(__builtin_clzll(a[l])) - (64 - kBits) : kBits; });
+    write_active_lanes(w, w.column<u32>(i.d),
+                       [=](int l) { return a[l] ? u32(__builtin_clzll(a[l])) - (64 - kBits) : kBits; });
 }
 template <class T>
 T reversed(T x) {
@@ -208,11 +254,19 @@ void emit_count(Decoder& d, Handler run, Type type, Type result, bool flag = fal
 
 void build_popc(Decoder& d, Form& f) {
     Type t = f.take_type();
-    emit_count(d, t == Type::B32 ? population<u32> : t == Type::B64 ? population<u64> : nullptr, t, Type::U32);
+    emit_count(d,
+               t == Type::B32   ? population<u32>
+               : t == Type::B64 ? population<u64>
+                                : nullptr,
+               t, Type::U32);
 }
 void build_clz(Decoder& d, Form& f) {
     Type t = f.take_type();
-    emit_count(d, t == Type::B32 ? leading_zeros<u32> : t == Type::B64 ? leading_zeros<u64> : nullptr, t, Type::U32);
+    emit_count(d,
+               t == Type::B32   ? leading_zeros<u32>
+               : t == Type::B64 ? leading_zeros<u64>
+                                : nullptr,
+               t, Type::U32);
 }
 void build_brev(Decoder& d, Form& f) {
     Type t = f.take_type();
@@ -229,7 +283,8 @@ void build_bfind(Decoder& d, Form& f) {
     emit_count(d, run, t, Type::U32, shift);
 }
 
-// fns: the n-th set bit of a mask from a base position (b: base, c: n, negative goes down, 0 tests the base bit).
+// fns: the n-th set bit of a mask from a base position (b: base, c: n, negative goes down, 0 tests the base
+// bit).
 void find_nth(Warp& w, const Inst& i) {
     const u32 *a = w.column<u32>(i.a), *b = w.column<u32>(i.b);
     const s32* c = w.column<s32>(i.c);
@@ -264,7 +319,11 @@ void extract(Warp& w, const Inst& i) {
 void build_bfe(Decoder& d, Form& f) {
     Type t = f.take_type();
     Inst i;
-    i.run = t == Type::U32 ? extract<u32> : t == Type::S32 ? extract<s32> : t == Type::U64 ? extract<u64> : t == Type::S64 ? extract<s64> : nullptr;
+    i.run = t == Type::U32   ? extract<u32>
+            : t == Type::S32 ? extract<s32>
+            : t == Type::U64 ? extract<u64>
+            : t == Type::S64 ? extract<s64>
+                             : nullptr;
     if (!i.run) d.unknown("type", "exec/bits.cpp");
     i.kind = Class::Integer;
     i.d = d.write(0, t);
@@ -326,13 +385,27 @@ u32 permute(u32 a, u32 b, u32 c, int mode) {
     u64 bytes = u64(b) << 32 | a;
     u32 sel[4], k = c & 3;
     for (u32 n = 0; n < 4; n++) switch (mode) {
-            case 0: sel[n] = c >> (4 * n) & 15; break;                  // default
-            case 1: sel[n] = n + k; break;                              // f4e
-            case 2: sel[n] = (k + 8 - n) & 7; break;                    // b4e
-            case 3: sel[n] = k; break;                                  // rc8
-            case 4: sel[n] = n < k ? k : n; break;                      // ecl
-            case 5: sel[n] = n < k ? n : k; break;                      // ecr
-            default: sel[n] = (k & 1) * 2 + (n & 1); break;             // rc16
+            case 0:
+                sel[n] = c >> (4 * n) & 15;
+                break;  // default
+            case 1:
+                sel[n] = n + k;
+                break;  // f4e
+            case 2:
+                sel[n] = (k + 8 - n) & 7;
+                break;  // b4e
+            case 3:
+                sel[n] = k;
+                break;  // rc8
+            case 4:
+                sel[n] = n < k ? k : n;
+                break;  // ecl
+            case 5:
+                sel[n] = n < k ? n : k;
+                break;  // ecr
+            default:
+                sel[n] = (k & 1) * 2 + (n & 1);
+                break;  // rc16
         }
     u32 r = 0;
     for (u32 n = 0; n < 4; n++) {

@@ -25,8 +25,10 @@ class WarpRun {
     // Returns the number of instructions executed.
     u64 run() {
         while (executed_ < steps_ && pick()) {
-            if (w_.block->launch->counters) execute<true>();
-            else execute<false>();
+            if (w_.block->launch->counters)
+                execute<true>();
+            else
+                execute<false>();
         }
         return executed_;
     }
@@ -164,7 +166,8 @@ class WarpRun {
                 fault(w_, *c.inst, __builtin_ctz(c.mask & lanes), kLaunchFailure,
                       "thread exited with a cp.async that was never waited for, issued");
         w_.alive &= ~lanes;
-        // CUDA lets a collective ignore lanes that have exited, but lanes it names must not leave by another path.
+        // CUDA lets a collective ignore lanes that have exited, but lanes it names must not leave by another
+        // path.
         for (const Group& g : w_.groups) {
             if (g.state != Group::Collecting) continue;
             w_.mask = g.mask;
@@ -213,7 +216,8 @@ class WarpRun {
             return false;
         }
         u32 id = *(w_.column<u32>(i.a) + __builtin_ctz(here));
-        if (id >= block.barriers.size()) fault(w_, i, -1, kLaunchFailure, text("barrier number %u out of range", id));
+        if (id >= block.barriers.size())
+            fault(w_, i, -1, kLaunchFailure, text("barrier number %u out of range", id));
         Barrier& bar = block.barriers[id];
         bool counted = i.b != kNoColumn;
         u32 expected = counted ? *(w_.column<u32>(i.b) + __builtin_ctz(here)) : block.threads;
@@ -284,10 +288,13 @@ class WarpRun {
             w_.mask = g.mask;
             if (i.flow == Flow::Barrier)
                 fault(w_, i, __builtin_ctz(g.mask), kLaunchFailure,
-                      text("barrier reached by a diverged warp: only lanes 0x%08x of 0x%08x arrived", g.mask, w_.alive));
-            fault(w_, i, __builtin_ctz(g.mask), kLaunchFailure,
-                  text("warp-collective waits for lanes that never arrive: only lanes 0x%08x of 0x%08x are here",
-                       g.mask, w_.alive));
+                      text("barrier reached by a diverged warp: only lanes 0x%08x of 0x%08x arrived", g.mask,
+                           w_.alive));
+            fault(
+                w_, i, __builtin_ctz(g.mask), kLaunchFailure,
+                text(
+                    "warp-collective waits for lanes that never arrive: only lanes 0x%08x of 0x%08x are here",
+                    g.mask, w_.alive));
         }
     }
 
@@ -299,7 +306,8 @@ class WarpRun {
 };
 
 bool has_runnable(const Warp& w) {
-    return std::any_of(w.groups.begin(), w.groups.end(), [](const Group& g) { return g.state != Group::AtBarrier; });
+    return std::any_of(w.groups.begin(), w.groups.end(),
+                       [](const Group& g) { return g.state != Group::AtBarrier; });
 }
 
 // Warps wait at a barrier that the others, having exited, will not reach.
@@ -323,7 +331,8 @@ bool has_runnable(const Warp& w) {
             }
             if (why.empty()) why = "threads of its warps have exited";
             fault(w, block.kernel->code[g.pc], -1, kLaunchFailure,
-                  text("barrier %d is never completed: %u of %u threads arrived; %s (%d of %zu warps have exited)",
+                  text("barrier %d is never completed: %u of %u threads arrived; %s (%d of %zu warps have "
+                       "exited)",
                        g.barrier, bar.arrived, bar.expected, why.c_str(), gone, block.warps.size()));
         }
     throw KernelFault("no warp can run", kLaunchFailure);
@@ -367,7 +376,8 @@ bool Block::run(u64 slice) {
                 if (launch->budget && launch->instructions > launch->budget) {
                     int pc = w.groups.empty() ? w.pc : w.groups[0].pc;
                     fault(w, kernel->code[pc], -1, kLaunchTimeout,
-                          text("instruction budget of %llu used up (CUSIM_BUDGET): an endless loop, or a wait for "
+                          text("instruction budget of %llu used up (CUSIM_BUDGET): an endless loop, or a "
+                               "wait for "
                                "another block; last seen",
                                (unsigned long long)launch->budget));
                 }

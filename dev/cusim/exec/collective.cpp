@@ -1,5 +1,5 @@
-// collective.cpp: shuffles, votes, match, redux, __syncwarp. The warp's loop calls a handler once per member mask, when
-// all its lanes are there (block.cpp); w.mask is then that group.
+// collective.cpp: shuffles, votes, match, redux, __syncwarp. The warp's loop calls a handler once per member
+// mask, when all its lanes are there (block.cpp); w.mask is then that group.
 #include "lanes.h"
 #include "tables.h"
 
@@ -22,10 +22,22 @@ void shuffle(Warp& w, const Inst& i) {
         s32 j;
         bool ok;
         switch (i.mode) {
-            case kUp: j = s32(l) - s32(delta); ok = j >= s32(highest); break;
-            case kDown: j = s32(l + delta); ok = j <= s32(highest); break;
-            case kButterfly: j = s32(l ^ delta); ok = j <= s32(highest); break;
-            default: j = s32((l & segment) | (delta & ~segment)); ok = j <= s32(highest); break;
+            case kUp:
+                j = s32(l) - s32(delta);
+                ok = j >= s32(highest);
+                break;
+            case kDown:
+                j = s32(l + delta);
+                ok = j <= s32(highest);
+                break;
+            case kButterfly:
+                j = s32(l ^ delta);
+                ok = j <= s32(highest);
+                break;
+            default:
+                j = s32((l & segment) | (delta & ~segment));
+                ok = j <= s32(highest);
+                break;
         }
         if (!ok) j = s32(l);
         in_range |= u32(ok) << l;
@@ -128,12 +140,24 @@ void reduce(Warp& w, const Inst& i) {
     for (u32 r = w.mask & (w.mask - 1); r; r &= r - 1) {
         T x = a[__builtin_ctz(r)];
         switch (i.mode) {
-            case kAdd: total = T(u32(total) + u32(x)); break;
-            case kMin: total = x < total ? x : total; break;
-            case kMax: total = x > total ? x : total; break;
-            case kAnd: total &= x; break;
-            case kOr: total |= x; break;
-            default: total ^= x; break;
+            case kAdd:
+                total = T(u32(total) + u32(x));
+                break;
+            case kMin:
+                total = x < total ? x : total;
+                break;
+            case kMax:
+                total = x > total ? x : total;
+                break;
+            case kAnd:
+                total &= x;
+                break;
+            case kOr:
+                total |= x;
+                break;
+            default:
+                total ^= x;
+                break;
         }
     }
     write_lanes(w, w.column<T>(i.d), [=](int) { return total; });
@@ -144,7 +168,8 @@ void build_redux(Decoder& d, Form& f) {
     f.take("sync");
     i.mode = u8(f.take_any({"add", "min", "max", "and", "or", "xor"}));
     Type type = f.take_type();
-    if (i.mode > kXor || type_bytes(type) != 4 || type_is_float(type)) d.unknown("reduction", "exec/collective.cpp");
+    if (i.mode > kXor || type_bytes(type) != 4 || type_is_float(type))
+        d.unknown("reduction", "exec/collective.cpp");
     i.flow = Flow::Collective;
     i.kind = Class::Collective;
     i.run = type == Type::S32 ? reduce<s32> : reduce<u32>;

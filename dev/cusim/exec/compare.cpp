@@ -13,28 +13,53 @@ enum Comparison : u8 { kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGt
 template <int kOp, class T>
 [[gnu::always_inline]] inline bool compare(T x, T y) {
     switch (kOp) {
-        case kEq: return x == y;
-        case kNe: return x < y || x > y;
-        case kLt: return x < y;
-        case kLe: return x <= y;
-        case kGt: return x > y;
-        case kGe: return x >= y;
-        case kEqu: return !(x < y || x > y);
-        case kNeu: return !(x == y);
-        case kLtu: return !(x >= y);
-        case kLeu: return !(x > y);
-        case kGtu: return !(x <= y);
-        case kGeu: return !(x < y);
-        case kNum: return x == x && y == y;
-        default: return x != x || y != y;
+        case kEq:
+            return x == y;
+        case kNe:
+            return x < y || x > y;
+        case kLt:
+            return x < y;
+        case kLe:
+            return x <= y;
+        case kGt:
+            return x > y;
+        case kGe:
+            return x >= y;
+        case kEqu:
+            return !(x < y || x > y);
+        case kNeu:
+            return !(x == y);
+        case kLtu:
+            return !(x >= y);
+        case kLeu:
+            return !(x > y);
+        case kGtu:
+            return !(x <= y);
+        case kGeu:
+            return !(x < y);
+        case kNum:
+            return x == x && y == y;
+        default:
+            return x != x || y != y;
     }
 }
 
 // How a lane's value is read: as it is, or widened to f32.
-struct Plain { template <class T> static T load(T x) { return x; } };
-struct Flushed { static f32 load(f32 x) { return flush(x); } };
-struct AsF16 { static f32 load(u16 x) { return from_f16(x); } };
-struct AsBF16 { static f32 load(u16 x) { return from_bf16(x); } };
+struct Plain {
+    template <class T>
+    static T load(T x) {
+        return x;
+    }
+};
+struct Flushed {
+    static f32 load(f32 x) { return flush(x); }
+};
+struct AsF16 {
+    static f32 load(u16 x) { return from_f16(x); }
+};
+struct AsBF16 {
+    static f32 load(u16 x) { return from_bf16(x); }
+};
 
 using Bits = u32 (*)(const void* a, const void* b);
 template <class T, class Load, int kOp>
@@ -58,7 +83,8 @@ Bits bits_of(int op) {
 template <class Load, int kOp>
 u32 compare_high(const void* pa, const void* pb) {
     const u32 *a = static_cast<const u32*>(pa), *b = static_cast<const u32*>(pb);
-    return lane_bits([=](int l) { return compare<kOp>(Load::load(u16(a[l] >> 16)), Load::load(u16(b[l] >> 16))); });
+    return lane_bits(
+        [=](int l) { return compare<kOp>(Load::load(u16(a[l] >> 16)), Load::load(u16(b[l] >> 16))); });
 }
 template <class Load, int kOp>
 u32 compare_low(const void* pa, const void* pb) {
@@ -73,27 +99,43 @@ Bits choose_half(int op, std::index_sequence<kOp...>) {
 
 Bits comparison_of(Type type, int op, bool ftz) {
     switch (type) {
-        case Type::B16: case Type::U16: return bits_of<u16>(op);
-        case Type::S16: return bits_of<s16>(op);
-        case Type::B32: case Type::U32: return bits_of<u32>(op);
-        case Type::S32: return bits_of<s32>(op);
-        case Type::B64: case Type::U64: return bits_of<u64>(op);
-        case Type::S64: return bits_of<s64>(op);
-        case Type::F32: return ftz ? bits_of<f32, Flushed>(op) : bits_of<f32>(op);
-        case Type::F64: return bits_of<f64>(op);
-        case Type::F16: return bits_of<u16, AsF16>(op);
-        case Type::BF16: return bits_of<u16, AsBF16>(op);
-        default: return nullptr;
+        case Type::B16:
+        case Type::U16:
+            return bits_of<u16>(op);
+        case Type::S16:
+            return bits_of<s16>(op);
+        case Type::B32:
+        case Type::U32:
+            return bits_of<u32>(op);
+        case Type::S32:
+            return bits_of<s32>(op);
+        case Type::B64:
+        case Type::U64:
+            return bits_of<u64>(op);
+        case Type::S64:
+            return bits_of<s64>(op);
+        case Type::F32:
+            return ftz ? bits_of<f32, Flushed>(op) : bits_of<f32>(op);
+        case Type::F64:
+            return bits_of<f64>(op);
+        case Type::F16:
+            return bits_of<u16, AsF16>(op);
+        case Type::BF16:
+            return bits_of<u16, AsBF16>(op);
+        default:
+            return nullptr;
     }
 }
 Bits half_comparison(Type type, int op, bool high) {
     constexpr auto all = std::make_index_sequence<14>();
-    if (type == Type::F16x2) return high ? choose_half<AsF16, true>(op, all) : choose_half<AsF16, false>(op, all);
+    if (type == Type::F16x2)
+        return high ? choose_half<AsF16, true>(op, all) : choose_half<AsF16, false>(op, all);
     return high ? choose_half<AsBF16, true>(op, all) : choose_half<AsBF16, false>(op, all);
 }
 
 int take_comparison(Decoder& d, Form& f) {
-    int op = f.take_any({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
+    int op = f.take_any(
+        {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
     if (op < 0) {
         int alias = f.take_any({"lo", "ls", "hi", "hs"});
         if (alias < 0) d.unknown("comparison", "exec/compare.cpp");
@@ -102,8 +144,9 @@ int take_comparison(Decoder& d, Form& f) {
     return op;
 }
 
-// The comparison function is kept in `immediate`. mode bits 0-1: combine with predicate c by and, or, xor; bit 2: !c.
-// more[0]: second destination. For x2 types more[1] holds nothing; the second half's function is in second().
+// The comparison function is kept in `immediate`. mode bits 0-1: combine with predicate c by and, or, xor;
+// bit 2: !c. more[0]: second destination. For x2 types more[1] holds nothing; the second half's function is
+// in second().
 struct Functions {
     Bits first = nullptr, second = nullptr;
 };
@@ -182,9 +225,11 @@ void set_value_x2(Warp& w, const Inst& i) {
     u32 bits[2];
     Type type = kBfloat ? Type::BF16x2 : Type::F16x2;
     for (int high = 0; high < 2; high++)
-        bits[high] = combined(w, i, half_comparison(type, int(i.immediate), high)(w.column<char>(i.a), w.column<char>(i.b)));
+        bits[high] = combined(
+            w, i, half_comparison(type, int(i.immediate), high)(w.column<char>(i.a), w.column<char>(i.b)));
     u32 yes = !i.flag ? 0xffff : kBfloat ? 0x3f80 : 0x3c00;
-    write_lanes(w, w.column<u32>(i.d), [=](int l) { return (bits[0] >> l & 1) * yes | (bits[1] >> l & 1) * yes << 16; });
+    write_lanes(w, w.column<u32>(i.d),
+                [=](int l) { return (bits[0] >> l & 1) * yes | (bits[1] >> l & 1) * yes << 16; });
 }
 
 void build_set(Decoder& d, Form& f) {
@@ -226,10 +271,17 @@ void build_selp(Decoder& d, Form& f) {
     Type type = f.take_type();
     Inst i;
     switch (type_bytes(type)) {
-        case 2: i.run = select<u16>; break;
-        case 4: i.run = select<u32>; break;
-        case 8: i.run = select<u64>; break;
-        default: d.unknown("type", "exec/compare.cpp");
+        case 2:
+            i.run = select<u16>;
+            break;
+        case 4:
+            i.run = select<u32>;
+            break;
+        case 8:
+            i.run = select<u64>;
+            break;
+        default:
+            d.unknown("type", "exec/compare.cpp");
     }
     i.kind = Class::Compare;
     i.d = d.write(0, type);
@@ -256,10 +308,17 @@ void build_slct(Decoder& d, Form& f) {
     Inst i;
     bool real = selector == Type::F32;
     switch (type_bytes(type)) {
-        case 2: i.run = real ? select_sign<u16, f32> : select_sign<u16, s32>; break;
-        case 4: i.run = real ? select_sign<u32, f32> : select_sign<u32, s32>; break;
-        case 8: i.run = real ? select_sign<u64, f32> : select_sign<u64, s32>; break;
-        default: d.unknown("type", "exec/compare.cpp");
+        case 2:
+            i.run = real ? select_sign<u16, f32> : select_sign<u16, s32>;
+            break;
+        case 4:
+            i.run = real ? select_sign<u32, f32> : select_sign<u32, s32>;
+            break;
+        case 8:
+            i.run = real ? select_sign<u64, f32> : select_sign<u64, s32>;
+            break;
+        default:
+            d.unknown("type", "exec/compare.cpp");
     }
     i.kind = Class::Compare;
     i.d = d.write(0, type);

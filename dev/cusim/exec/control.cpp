@@ -30,8 +30,8 @@ void build_brx(Decoder& d, Form& f) {
     d.emit_index_branch(d.operand(0), d.operand(1).name);
 }
 
-// bar.sync a[, b]   bar.arrive a, b   bar.red.op d, a[, b], p   bar.warp.sync mask; `barrier` is the same, and only
-// with .aligned demands that whole warps arrive together.
+// bar.sync a[, b]   bar.arrive a, b   bar.red.op d, a[, b], p   bar.warp.sync mask; `barrier` is the same,
+// and only with .aligned demands that whole warps arrive together.
 void build_barrier(Decoder& d, Form& f, bool aligned) {
     if (f.take("warp")) {
         f.take("sync");
@@ -85,7 +85,8 @@ void build_fence(Decoder& d, Form& f) {
     fault(w, i, __builtin_ctz(w.mask), kLaunchFailure, "trap instruction executed");
 }
 
-// ---- printf ------------------------------------------------------------------------------------------------------------
+// ---- printf
+// ------------------------------------------------------------------------------------------------------------
 
 std::string read_string(Warp& w, const Inst& i, int lane, u64 address) {
     std::string s;
@@ -100,17 +101,20 @@ std::string read_string(Warp& w, const Inst& i, int lane, u64 address) {
 template <class T>
 T read_local(Warp& w, const Inst& i, int lane, u64 offset) {
     T value;
-    std::memcpy(&value, locate_one(w, i, lane, Space::Local, offset, int(sizeof(T)), Access::Read), sizeof(T));
+    std::memcpy(&value, locate_one(w, i, lane, Space::Local, offset, int(sizeof(T)), Access::Read),
+                sizeof(T));
     return value;
 }
 template <class T>
 T read_generic(Warp& w, const Inst& i, int lane, u64 address) {
     T value;
-    std::memcpy(&value, locate_one(w, i, lane, Space::Generic, address, int(sizeof(T)), Access::Read), sizeof(T));
+    std::memcpy(&value, locate_one(w, i, lane, Space::Generic, address, int(sizeof(T)), Access::Read),
+                sizeof(T));
     return value;
 }
 
-// The arguments lie in one buffer, each aligned to its size: 4-byte integers, 8-byte integers, pointers and doubles.
+// The arguments lie in one buffer, each aligned to its size: 4-byte integers, 8-byte integers, pointers and
+// doubles.
 std::string format_arguments(Warp& w, const Inst& i, int lane, const std::string& pattern, u64 args) {
     std::string out;
     for (size_t at = 0; at < pattern.size();) {
@@ -138,12 +142,18 @@ std::string format_arguments(Warp& w, const Inst& i, int lane, const std::string
             out += '%';
             continue;
         } else if (std::strchr("diuxXoc", kind)) {
-            if (wide) std::snprintf(buffer, sizeof buffer, (spec + "ll" + kind).c_str(), read_generic<s64>(w, i, lane, next(8)));
-            else std::snprintf(buffer, sizeof buffer, (spec + kind).c_str(), read_generic<s32>(w, i, lane, next(4)));
+            if (wide)
+                std::snprintf(buffer, sizeof buffer, (spec + "ll" + kind).c_str(),
+                              read_generic<s64>(w, i, lane, next(8)));
+            else
+                std::snprintf(buffer, sizeof buffer, (spec + kind).c_str(),
+                              read_generic<s32>(w, i, lane, next(4)));
         } else if (std::strchr("fFeEgGaA", kind)) {
-            std::snprintf(buffer, sizeof buffer, (spec + kind).c_str(), read_generic<f64>(w, i, lane, next(8)));
+            std::snprintf(buffer, sizeof buffer, (spec + kind).c_str(),
+                          read_generic<f64>(w, i, lane, next(8)));
         } else if (kind == 'p') {
-            std::snprintf(buffer, sizeof buffer, "0x%llx", (unsigned long long)read_generic<u64>(w, i, lane, next(8)));
+            std::snprintf(buffer, sizeof buffer, "0x%llx",
+                          (unsigned long long)read_generic<u64>(w, i, lane, next(8)));
         } else if (kind == 's') {
             std::string s = read_string(w, i, lane, read_generic<u64>(w, i, lane, next(8)));
             std::snprintf(buffer, sizeof buffer, (spec + 's').c_str(), s.c_str());
@@ -155,7 +165,9 @@ std::string format_arguments(Warp& w, const Inst& i, int lane, const std::string
     return out;
 }
 
-u64 argument_offset(const Warp& w, const Inst& i, size_t k) { return *w.column<u32>(i.more[k]); }
+u64 argument_offset(const Warp& w, const Inst& i, size_t k) {
+    return *w.column<u32>(i.more[k]);
+}
 
 // more: offsets of format and buffer pointers, and of the result.
 void print(Warp& w, const Inst& i) {
@@ -172,19 +184,25 @@ void print(Warp& w, const Inst& i) {
 
 [[noreturn]] void assert_failed(Warp& w, const Inst& i) {
     int l = __builtin_ctz(w.mask);
-    auto string = [&](size_t k) { return read_string(w, i, l, read_local<u64>(w, i, l, argument_offset(w, i, k))); };
+    auto string = [&](size_t k) {
+        return read_string(w, i, l, read_local<u64>(w, i, l, argument_offset(w, i, k)));
+    };
     fault(w, i, l, kAssert,
-          text("%s:%u: %s: assertion `%s' failed", string(1).c_str(), read_local<u32>(w, i, l, argument_offset(w, i, 2)),
-               string(3).c_str(), string(0).c_str()));
+          text("%s:%u: %s: assertion `%s' failed", string(1).c_str(),
+               read_local<u32>(w, i, l, argument_offset(w, i, 2)), string(3).c_str(), string(0).c_str()));
 }
 
 }  // namespace
 
-void emit_system_call(Decoder& d, const std::string& name, const std::vector<u32>& args, const std::vector<u32>& results) {
+void emit_system_call(Decoder& d, const std::string& name, const std::vector<u32>& args,
+                      const std::vector<u32>& results) {
     Inst i;
-    if (name == "vprintf" && args.size() == 2 && results.size() == 1) i.run = print;
-    else if (name == "__assertfail" && args.size() == 5) i.run = assert_failed;
-    else d.unknown("device function '" + name + "'", "exec/control.cpp (emit_system_call)");
+    if (name == "vprintf" && args.size() == 2 && results.size() == 1)
+        i.run = print;
+    else if (name == "__assertfail" && args.size() == 5)
+        i.run = assert_failed;
+    else
+        d.unknown("device function '" + name + "'", "exec/control.cpp (emit_system_call)");
     for (const auto* list : {&args, &results})
         for (u32 offset : *list) i.more.push_back(d.constant(offset, 4));
     d.emit(std::move(i));

@@ -1,5 +1,6 @@
-// convert.cpp: cvt. Frequent pairs have vector handlers; everything else goes lane by lane through convert_bits(), which
-// follows the PTX rules for rounding, saturation, NaN and subnormals. Compiled with -frounding-math.
+// convert.cpp: cvt. Frequent pairs have vector handlers; everything else goes lane by lane through
+// convert_bits(), which follows the PTX rules for rounding, saturation, NaN and subnormals. Compiled with
+// -frounding-math.
 #include <cfenv>
 
 #include "float.h"
@@ -32,10 +33,14 @@ u16 to_bf16(f32 x, Rounding r) {
 u16 to_f16(f32 x, Rounding r) {
     if (x != x) return 0x7fff;
     switch (r) {
-        case kZero: return u16(_cvtss_sh(x, _MM_FROUND_TO_ZERO));
-        case kDown: return u16(_cvtss_sh(x, _MM_FROUND_TO_NEG_INF));
-        case kUp: return u16(_cvtss_sh(x, _MM_FROUND_TO_POS_INF));
-        default: return to_f16(x);
+        case kZero:
+            return u16(_cvtss_sh(x, _MM_FROUND_TO_ZERO));
+        case kDown:
+            return u16(_cvtss_sh(x, _MM_FROUND_TO_NEG_INF));
+        case kUp:
+            return u16(_cvtss_sh(x, _MM_FROUND_TO_POS_INF));
+        default:
+            return to_f16(x);
     }
 }
 
@@ -43,32 +48,42 @@ namespace {
 
 enum ConvertFlags : u8 { kFtz = 1, kSat = 2, kRelu = 4, kIntegerRounding = 8 };
 
-// What a cvt does, packed into Inst: immediate bits 0-7 result type, 8-15 source type, 16-23 rounding, 24-31 flags.
+// What a cvt does, packed into Inst: immediate bits 0-7 result type, 8-15 source type, 16-23 rounding, 24-31
+// flags.
 struct Rule {
     Type to, from;
     Rounding rounding;
     u8 flags;
     s64 packed() const { return s64(to) | s64(from) << 8 | s64(rounding) << 16 | s64(flags) << 24; }
     static Rule of(const Inst& i) {
-        return {Type(i.immediate & 255), Type(i.immediate >> 8 & 255), Rounding(i.immediate >> 16 & 255), u8(i.immediate >> 24)};
+        return {Type(i.immediate & 255), Type(i.immediate >> 8 & 255), Rounding(i.immediate >> 16 & 255),
+                u8(i.immediate >> 24)};
     }
 };
 
 f64 load_float(u64 bits, Type type) {
     switch (type) {
-        case Type::F16: return from_f16(u16(bits));
-        case Type::BF16: return from_bf16(u16(bits));
-        case Type::F32: return bit_cast<f32>(u32(bits));
-        default: return bit_cast<f64>(bits);
+        case Type::F16:
+            return from_f16(u16(bits));
+        case Type::BF16:
+            return from_bf16(u16(bits));
+        case Type::F32:
+            return bit_cast<f32>(u32(bits));
+        default:
+            return bit_cast<f64>(bits);
     }
 }
 
 f64 round_to_integer(f64 x, Rounding r) {
     switch (r) {
-        case kZero: return std::trunc(x);
-        case kDown: return std::floor(x);
-        case kUp: return std::ceil(x);
-        default: return std::nearbyint(x);  // the host rounds to nearest even here
+        case kZero:
+            return std::trunc(x);
+        case kDown:
+            return std::floor(x);
+        case kUp:
+            return std::ceil(x);
+        default:
+            return std::nearbyint(x);  // the host rounds to nearest even here
     }
 }
 
@@ -194,7 +209,8 @@ void convert_pair(Warp& w, const Inst& i) {
     Rule rule = Rule::of(i);
     const f32 *a = w.column<f32>(i.a), *b = w.column<f32>(i.b);
     if (rule.to == Type::BF16 && rule.rounding == kNearest && !rule.flags)
-        return write_lanes(w, w.column<u32>(i.d), [=](int l) { return u32(to_bf16(a[l])) << 16 | to_bf16(b[l]); });
+        return write_lanes(w, w.column<u32>(i.d),
+                           [=](int l) { return u32(to_bf16(a[l])) << 16 | to_bf16(b[l]); });
     write_active_lanes(w, w.column<u32>(i.d), [&](int l) {
         return u32(store_float(f64(a[l]), rule)) << 16 | u32(store_float(f64(b[l]), rule));
     });
@@ -213,7 +229,8 @@ void convert_tf32(Warp& w, const Inst& i) {
     });
 }
 
-// ---- frequent pairs ----------------------------------------------------------------------------------------------------
+// ---- frequent pairs
+// ----------------------------------------------------------------------------------------------------
 
 template <class D, class S>
 void widen(Warp& w, const Inst& i) {
@@ -251,15 +268,24 @@ Handler frequent(const Rule& r, int source_bytes, int result_bytes) {
     if (t == Type::F64 && s == Type::U32 && nearest) return widen<f64, u32>;
     if (type_is_float(t) || type_is_float(s)) return nullptr;
     switch (type_bytes(t) * 16 + type_bytes(s)) {
-        case 0x84: return type_is_signed(s) ? widen<u64, s32> : widen<u64, u32>;
-        case 0x82: return type_is_signed(s) ? widen<u64, s16> : widen<u64, u16>;
-        case 0x42: return type_is_signed(s) ? widen<u32, s16> : widen<u32, u16>;
-        case 0x48: return widen<u32, u64>;
-        case 0x28: return widen<u16, u64>;
-        case 0x24: return widen<u16, u32>;
-        case 0x44: return widen<u32, u32>;
-        case 0x88: return widen<u64, u64>;
-        default: return nullptr;
+        case 0x84:
+            return type_is_signed(s) ? widen<u64, s32> : widen<u64, u32>;
+        case 0x82:
+            return type_is_signed(s) ? widen<u64, s16> : widen<u64, u16>;
+        case 0x42:
+            return type_is_signed(s) ? widen<u32, s16> : widen<u32, u16>;
+        case 0x48:
+            return widen<u32, u64>;
+        case 0x28:
+            return widen<u16, u64>;
+        case 0x24:
+            return widen<u16, u32>;
+        case 0x44:
+            return widen<u32, u32>;
+        case 0x88:
+            return widen<u64, u64>;
+        default:
+            return nullptr;
     }
 }
 
@@ -297,7 +323,8 @@ void build_cvt(Decoder& d, Form& f) {
         i.a = d.read_any_width(d.operand(1), rule.from, i.source_bytes);
         if (i.source_bytes < type_bytes(rule.from) || i.register_bytes < type_bytes(rule.to))
             d.error("register narrower than the type");
-        if (type_is_float(rule.to) == type_is_float(rule.from) && rule.rounding == kNoRounding) rule.rounding = kNearest;
+        if (type_is_float(rule.to) == type_is_float(rule.from) && rule.rounding == kNoRounding)
+            rule.rounding = kNearest;
         i.run = frequent(rule, i.source_bytes, i.register_bytes);
         if (!i.run) i.run = convert_general;
     }
@@ -312,7 +339,8 @@ void convert_pack(Warp& w, const Inst& i) {
     Rule rule = Rule::of(i);
     u32 bits = u32(8 * type_bytes(rule.to)), mask = (1u << bits) - 1;
     write_active_lanes(w, w.column<u32>(i.d), [=](int l) {
-        u32 high = u32(integer_to_integer(u64(s64(a[l])), rule)) & mask, low = u32(integer_to_integer(u64(s64(b[l])), rule)) & mask;
+        u32 high = u32(integer_to_integer(u64(s64(a[l])), rule)) & mask,
+            low = u32(integer_to_integer(u64(s64(b[l])), rule)) & mask;
         u32 packed = high << bits | low;
         return c ? c[l] << (2 * bits) | packed : packed;
     });
@@ -331,13 +359,17 @@ void build_cvt_or_pack(Decoder& d, Form& f) {
     i.d = d.write(0, Type::B32);
     i.a = d.read(1, Type::S32);
     i.b = d.read(2, Type::S32);
-    if (d.operand_count() > 3) i.c = d.read(3, Type::B32);
-    else if (type_bytes(rule.to) == 1) d.error("8-bit packing needs a third source");
+    if (d.operand_count() > 3)
+        i.c = d.read(3, Type::B32);
+    else if (type_bytes(rule.to) == 1)
+        d.error("8-bit packing needs a third source");
     d.emit(std::move(i));
 }
 
 }  // namespace
 
-void add_convert(BuilderTable& t) { t["cvt"] = build_cvt_or_pack; }
+void add_convert(BuilderTable& t) {
+    t["cvt"] = build_cvt_or_pack;
+}
 
 }  // namespace cusim

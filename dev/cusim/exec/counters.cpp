@@ -1,10 +1,10 @@
 // counters.cpp: see counters.h.
 #include "counters.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <cxxabi.h>
 #include <unistd.h>
+#include <algorithm>
+#include <cstdio>
 
 #include "memory.h"
 #include "options.h"
@@ -19,12 +19,14 @@ std::map<std::string, Counters>& all_counters() {
     return *all;
 }
 
-const char* kClassNames[] = {"integer", "float", "half", "double", "convert", "move", "compare", "memory",
-                             "atomic", "collective", "tensor", "async_copy", "control", "barrier"};
+const char* kClassNames[] = {"integer", "float",  "half",       "double", "convert",    "move",    "compare",
+                             "memory",  "atomic", "collective", "tensor", "async_copy", "control", "barrier"};
 
 }  // namespace
 
-const char* class_name(Class c) { return kClassNames[int(c)]; }
+const char* class_name(Class c) {
+    return kClassNames[int(c)];
+}
 
 void count_instruction(Counters& c, const Inst& i, int pc, u32 mask) {
     if (!mask) return;  // predicated off for all
@@ -36,8 +38,9 @@ void count_instruction(Counters& c, const Inst& i, int pc, u32 mask) {
     c.by_pc[size_t(pc)]++;
 }
 
-// Shared memory has 32 banks of 4 bytes. A request of 4-byte lanes is served 32 lanes at a time, of 8-byte lanes 16, of
-// 16-byte lanes 8; each such part takes as many wavefronts as the most distinct words one bank must deliver.
+// Shared memory has 32 banks of 4 bytes. A request of 4-byte lanes is served 32 lanes at a time, of 8-byte
+// lanes 16, of 16-byte lanes 8; each such part takes as many wavefronts as the most distinct words one bank
+// must deliver.
 void count_shared(Counters& c, const Inst&, const u32* offset, u32 mask, int bytes, Access access) {
     Traffic& t = c.shared[int(access)];
     t.requests++;
@@ -69,7 +72,8 @@ void count_global(Counters& c, const Inst&, const u64* address, u32 mask, int by
     for (int l = 0; l < kWarp; l++) {
         if (!(mask >> l & 1)) continue;
         at[n++] = address[l];
-        for (u64 sector = address[l] / 32; sector <= (address[l] + u64(bytes) - 1) / 32; sector++) sectors[s++] = sector;
+        for (u64 sector = address[l] / 32; sector <= (address[l] + u64(bytes) - 1) / 32; sector++)
+            sectors[s++] = sector;
     }
     std::sort(at, at + n);
     std::sort(sectors, sectors + s);
@@ -98,16 +102,20 @@ void finish_counting(Counters& c, const Kernel& kernel) {
 void write_counters() {
     std::string path = options().stats_path;
     if (path.empty()) return;
-    if (size_t at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));  // ranks
+    if (size_t at = path.find("%p"); at != std::string::npos)
+        path.replace(at, 2, std::to_string(getpid()));  // ranks
     std::FILE* f = std::fopen(path.c_str(), "w");
     if (!f) stop("cannot write CUSIM_STATS=" + path);
-    auto number = [&](const char* key, u64 value) { std::fprintf(f, "      \"%s\": %llu,\n", key, (unsigned long long)value); };
+    auto number = [&](const char* key, u64 value) {
+        std::fprintf(f, "      \"%s\": %llu,\n", key, (unsigned long long)value);
+    };
     std::fprintf(f, "{\n  \"kernels\": {");
     const char* separator = "\n";
     for (auto& [name, c] : all_counters()) {
         int status;
         char* plain = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-        std::fprintf(f, "%s    \"%s\": {\n      \"signature\": \"%s\",\n", separator, name.c_str(), plain ? plain : name.c_str());
+        std::fprintf(f, "%s    \"%s\": {\n      \"signature\": \"%s\",\n", separator, name.c_str(),
+                     plain ? plain : name.c_str());
         free(plain);
         separator = ",\n";
         number("launches", c.launches);
@@ -120,20 +128,25 @@ void write_counters() {
         number("tensor_multiply_adds", c.tensor_multiply_adds);
         std::fprintf(f, "      \"classes\": {");
         for (int k = 0; k < int(Class::Count); k++)
-            std::fprintf(f, "%s\"%s\": %llu", k ? ", " : "", kClassNames[k], (unsigned long long)c.by_class[k]);
+            std::fprintf(f, "%s\"%s\": %llu", k ? ", " : "", kClassNames[k],
+                         (unsigned long long)c.by_class[k]);
         std::fprintf(f, "},\n");
         const char* access_names[] = {"read", "write", "atomic"};
         struct Part {
             const char *name, *unit;
             const Traffic* traffic;
         };
-        for (const Part& p : {Part{"shared", "wavefronts", c.shared}, Part{"global", "sectors", c.global}, Part{"local", "units", c.local}}) {
+        for (const Part& p : {Part{"shared", "wavefronts", c.shared}, Part{"global", "sectors", c.global},
+                              Part{"local", "units", c.local}}) {
             std::fprintf(f, "      \"%s\": {", p.name);
             for (int a = 0; a < 3; a++) {
                 const Traffic& t = p.traffic[a];
-                std::fprintf(f, "%s\n        \"%s\": {\"requests\": %llu, \"bytes\": %llu, \"%s\": %llu, \"ideal\": %llu}", a ? "," : "",
-                             access_names[a], (unsigned long long)t.requests, (unsigned long long)t.bytes, p.unit,
-                             (unsigned long long)t.units, (unsigned long long)t.ideal);
+                std::fprintf(f,
+                             "%s\n        \"%s\": {\"requests\": %llu, \"bytes\": %llu, \"%s\": %llu, "
+                             "\"ideal\": %llu}",
+                             a ? "," : "", access_names[a], (unsigned long long)t.requests,
+                             (unsigned long long)t.bytes, p.unit, (unsigned long long)t.units,
+                             (unsigned long long)t.ideal);
             }
             std::fprintf(f, "},\n");
         }

@@ -1,4 +1,5 @@
-// counters.h: exact, repeatable counts per kernel, written as JSON at the end of the program (CUSIM_STATS=file.json).
+// counters.h: exact, repeatable counts per kernel, written as JSON at the end of the program
+// (CUSIM_STATS=file.json).
 #pragma once
 #include <map>
 #include <string>

@@ -1,7 +1,8 @@
-// float.cpp: f32 and f64 arithmetic. Compiled with -frounding-math, since directed rounding changes the host's mode.
+// float.cpp: f32 and f64 arithmetic. Compiled with -frounding-math, since directed rounding changes the
+// host's mode.
 //
-// The approximate functions (ex2, lg2, sin, cos, tanh, rcp, rsqrt, sqrt, div.full) are computed to f32 accuracy: better
-// than a GPU gives, so tests must keep the tolerances the PTX manual states.
+// The approximate functions (ex2, lg2, sin, cos, tanh, rcp, rsqrt, sqrt, div.full) are computed to f32
+// accuracy: better than a GPU gives, so tests must keep the tolerances the PTX manual states.
 #include "float.h"
 
 #include <cfenv>
@@ -28,7 +29,8 @@ f32 to_odd(f64 s) {
     bool even = !(bits & 1), below = std::fabs(f64(f)) < std::fabs(s);
     u32 moved = below ? bits + 1 : bits - 1;
     // Overflow to infinity came from a finite value: the largest finite number is odd.
-    if ((bits & 0x7fffffff) == 0x7f800000 && std::fabs(s) <= 1.7976931348623157e308) return bit_cast<f32>(bits - 1);
+    if ((bits & 0x7fffffff) == 0x7f800000 && std::fabs(s) <= 1.7976931348623157e308)
+        return bit_cast<f32>(bits - 1);
     return bit_cast<f32>(inexact && even ? moved : bits);
 }
 
@@ -43,33 +45,91 @@ f32 fma_to_odd(f32 a, f32 b, f32 c) {
 
 namespace {
 
-struct Add { template <class T> static T apply(T x, T y) { return x + y; } };
-struct Sub { template <class T> static T apply(T x, T y) { return x - y; } };
-struct Mul { template <class T> static T apply(T x, T y) { return x * y; } };
-struct Div { template <class T> static T apply(T x, T y) { return x / y; } };
+struct Add {
+    template <class T>
+    static T apply(T x, T y) {
+        return x + y;
+    }
+};
+struct Sub {
+    template <class T>
+    static T apply(T x, T y) {
+        return x - y;
+    }
+};
+struct Mul {
+    template <class T>
+    static T apply(T x, T y) {
+        return x * y;
+    }
+};
+struct Div {
+    template <class T>
+    static T apply(T x, T y) {
+        return x / y;
+    }
+};
 struct Fma {
     static f32 apply(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
     static f64 apply(f64 x, f64 y, f64 z) { return __builtin_fma(x, y, z); }
 };
-struct Rcp { template <class T> static T apply(T x) { return T(1) / x; } };
+struct Rcp {
+    template <class T>
+    static T apply(T x) {
+        return T(1) / x;
+    }
+};
 struct Sqrt {
     static f32 apply(f32 x) { return __builtin_sqrtf(x); }
     static f64 apply(f64 x) { return __builtin_sqrt(x); }
 };
-struct Rsqrt { template <class T> static T apply(T x) { return T(1.0 / __builtin_sqrt(f64(x))); } };
-struct Ex2 { static f32 apply(f32 x) { return exp2_lane(x); } };
-struct Lg2 { static f32 apply(f32 x) { return f32(std::log2(f64(x))); } };
-struct Sin { static f32 apply(f32 x) { return f32(std::sin(f64(x))); } };
-struct Cos { static f32 apply(f32 x) { return f32(std::cos(f64(x))); } };
-struct Tanh { static f32 apply(f32 x) { return f32(std::tanh(f64(x))); } };
+struct Rsqrt {
+    template <class T>
+    static T apply(T x) {
+        return T(1.0 / __builtin_sqrt(f64(x)));
+    }
+};
+struct Ex2 {
+    static f32 apply(f32 x) { return exp2_lane(x); }
+};
+struct Lg2 {
+    static f32 apply(f32 x) { return f32(std::log2(f64(x))); }
+};
+struct Sin {
+    static f32 apply(f32 x) { return f32(std::sin(f64(x))); }
+};
+struct Cos {
+    static f32 apply(f32 x) { return f32(std::cos(f64(x))); }
+};
+struct Tanh {
+    static f32 apply(f32 x) { return f32(std::tanh(f64(x))); }
+};
 // min and max: -0 is less than +0, a NaN loses (or wins with .NaN).
-struct Min { template <class T> static bool first(T x, T y) { return x < y || (x == y && std::signbit(x)); } };
-struct Max { template <class T> static bool first(T x, T y) { return x > y || (x == y && !std::signbit(x)); } };
+struct Min {
+    template <class T>
+    static bool first(T x, T y) {
+        return x < y || (x == y && std::signbit(x));
+    }
+};
+struct Max {
+    template <class T>
+    static bool first(T x, T y) {
+        return x > y || (x == y && !std::signbit(x));
+    }
+};
 
-f32 finish(f32 x) { return canonical(x); }
-f64 finish(f64 x) { return x; }
-f32 flushed(f32 x) { return flush(x); }
-f64 flushed(f64 x) { return x; }
+f32 finish(f32 x) {
+    return canonical(x);
+}
+f64 finish(f64 x) {
+    return x;
+}
+f32 flushed(f32 x) {
+    return flush(x);
+}
+f64 flushed(f64 x) {
+    return x;
+}
 
 // The common case: round to nearest; flag kFtz.
 template <class Op, class T, bool kFtz>
@@ -92,7 +152,8 @@ template <class Op, class T, bool kFtz>
 void nearest3(Warp& w, const Inst& i) {
     const T *a = w.column<T>(i.a), *b = w.column<T>(i.b), *c = w.column<T>(i.c);
     write_lanes(w, w.column<T>(i.d), [=](int l) {
-        T r = finish(kFtz ? Op::apply(flushed(a[l]), flushed(b[l]), flushed(c[l])) : Op::apply(a[l], b[l], c[l]));
+        T r = finish(kFtz ? Op::apply(flushed(a[l]), flushed(b[l]), flushed(c[l]))
+                          : Op::apply(a[l], b[l], c[l]));
         return kFtz ? flushed(r) : r;
     });
 }
@@ -112,9 +173,12 @@ void general(Warp& w, const Inst& i) {
         auto in = [&](const T* p) { return ftz ? flushed(p[l]) : p[l]; };
         // volatile keeps the arithmetic between the two changes of mode.
         volatile T r;
-        if constexpr (kSources == 1) r = Op::apply(in(a));
-        else if constexpr (kSources == 2) r = Op::apply(in(a), in(b));
-        else r = Op::apply(in(a), in(b), in(c));
+        if constexpr (kSources == 1)
+            r = Op::apply(in(a));
+        else if constexpr (kSources == 2)
+            r = Op::apply(in(a), in(b));
+        else
+            r = Op::apply(in(a), in(b), in(c));
         T out = finish(T(r));
         if (ftz) out = flushed(out);
         d[l] = sat ? saturate(out) : out;
@@ -129,16 +193,20 @@ Handler arithmetic(Form& f, u8& mode) {
     bool ftz = f.take("ftz"), sat = f.take("sat");
     mode = u8((r == kNoRounding ? kNearest : r) | (ftz ? kModeFtz : 0) | (sat ? kModeSat : 0));
     if ((r != kNearest && r != kNoRounding) || sat) return general<Op, T, kSources>;
-    if constexpr (kSources == 1) return ftz ? nearest1<Op, T, true> : nearest1<Op, T, false>;
-    else if constexpr (kSources == 2) return ftz ? nearest2<Op, T, true> : nearest2<Op, T, false>;
-    else return ftz ? nearest3<Op, T, true> : nearest3<Op, T, false>;
+    if constexpr (kSources == 1)
+        return ftz ? nearest1<Op, T, true> : nearest1<Op, T, false>;
+    else if constexpr (kSources == 2)
+        return ftz ? nearest2<Op, T, true> : nearest2<Op, T, false>;
+    else
+        return ftz ? nearest3<Op, T, true> : nearest3<Op, T, false>;
 }
 
 template <class Op>
 void emit_arithmetic(Decoder& d, Form& f, Type type) {
     constexpr int kSources = std::is_same<Op, Fma>::value ? 3 : 2;
     Inst i;
-    i.run = type == Type::F64 ? arithmetic<Op, f64, kSources>(f, i.mode) : arithmetic<Op, f32, kSources>(f, i.mode);
+    i.run = type == Type::F64 ? arithmetic<Op, f64, kSources>(f, i.mode)
+                              : arithmetic<Op, f32, kSources>(f, i.mode);
     i.kind = type == Type::F64 ? Class::Double : Class::Float;
     i.d = d.write(0, type);
     i.a = d.read(1, type);
@@ -158,11 +226,14 @@ void min_max(Warp& w, const Inst& i) {
         bool negative = std::signbit(x) != std::signbit(y);
         if (xorsign) x = std::fabs(x), y = std::fabs(y);
         T r;
-        if (x != x || y != y) r = nan_wins || (x != x && y != y) ? nan : x != x ? y : x;
-        else r = Op::first(x, y) ? x : y;
+        if (x != x || y != y)
+            r = nan_wins || (x != x && y != y) ? nan : x != x ? y : x;
+        else
+            r = Op::first(x, y) ? x : y;
         return xorsign && r == r ? std::copysign(r, negative ? T(-1) : T(1)) : r;
     };
-    write_active_lanes(w, w.column<T>(i.d), [=](int l) { return c ? pick(pick(a[l], b[l]), c[l]) : pick(a[l], b[l]); });
+    write_active_lanes(w, w.column<T>(i.d),
+                       [=](int l) { return c ? pick(pick(a[l], b[l]), c[l]) : pick(a[l], b[l]); });
 }
 // The common form of f32, which vectorises.
 template <bool kMax>
@@ -186,9 +257,12 @@ void build_min_max(Decoder& d, Form& f, bool max, Type type, int sources) {
         i.mode |= 2;
     }
     if (f.take("ftz")) i.mode |= kModeFtz;
-    if (type == Type::F64) i.run = max ? min_max<Max, f64> : min_max<Min, f64>;
-    else if (i.mode || sources > 2) i.run = max ? min_max<Max, f32> : min_max<Min, f32>;
-    else i.run = max ? min_max_f32<true> : min_max_f32<false>;
+    if (type == Type::F64)
+        i.run = max ? min_max<Max, f64> : min_max<Min, f64>;
+    else if (i.mode || sources > 2)
+        i.run = max ? min_max<Max, f32> : min_max<Min, f32>;
+    else
+        i.run = max ? min_max_f32<true> : min_max_f32<false>;
     i.kind = type == Type::F64 ? Class::Double : Class::Float;
     i.d = d.write(0, type);
     i.a = d.read(1, type);
@@ -244,7 +318,8 @@ void build_function(Decoder& d, Form& f) {
     if (build_half(d, f, "ex2", type, 1)) return;
     if (half_ftz) d.unknown("form", "exec/float.cpp");
     Inst i;
-    if (type == Type::F32) i.run = arithmetic<Op, f32, 1>(f, i.mode);
+    if (type == Type::F32)
+        i.run = arithmetic<Op, f32, 1>(f, i.mode);
     else if constexpr (!std::is_same<Op, Ex2>::value) {
         if (type == Type::F64) i.run = arithmetic<Op, f64, 1>(f, i.mode);
     }
@@ -267,16 +342,22 @@ template <class T>
 void test_property(Warp& w, const Inst& i) {
     const T* a = w.column<T>(i.a);
     write_predicate(w, i.d, lane_bits([=](int l) {
-        T x = a[l];
-        switch (i.mode) {
-            case 0: return bool(std::isfinite(x));
-            case 1: return bool(std::isinf(x));
-            case 2: return x == x;
-            case 3: return x != x;
-            case 4: return bool(std::isnormal(x));
-            default: return std::fpclassify(x) == FP_SUBNORMAL;
-        }
-    }));
+                        T x = a[l];
+                        switch (i.mode) {
+                            case 0:
+                                return bool(std::isfinite(x));
+                            case 1:
+                                return bool(std::isinf(x));
+                            case 2:
+                                return x == x;
+                            case 3:
+                                return x != x;
+                            case 4:
+                                return bool(std::isnormal(x));
+                            default:
+                                return std::fpclassify(x) == FP_SUBNORMAL;
+                        }
+                    }));
 }
 
 void build_testp(Decoder& d, Form& f) {

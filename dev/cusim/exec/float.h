@@ -1,5 +1,5 @@
-// float.h: bit-exact scalar pieces of floating point: canonical NaN, flush to zero, conversions to f16 and bf16.
-// All are branch-free where lanes are to be vectorised.
+// float.h: bit-exact scalar pieces of floating point: canonical NaN, flush to zero, conversions to f16 and
+// bf16. All are branch-free where lanes are to be vectorised.
 #pragma once
 #include <immintrin.h>
 
@@ -19,32 +19,45 @@ template <class To, class From>
 }
 
 // GPU arithmetic returns one NaN, whatever went in.
-inline f32 canonical(f32 x) { return bit_cast<f32>(x != x ? 0x7fffffffu : bit_cast<u32>(x)); }
+inline f32 canonical(f32 x) {
+    return bit_cast<f32>(x != x ? 0x7fffffffu : bit_cast<u32>(x));
+}
 // Subnormals become zeros of the same sign.
 inline f32 flush(f32 x) {
     u32 u = bit_cast<u32>(x);
     return bit_cast<f32>((u & 0x7f800000) ? u : u & 0x80000000);
 }
 // .sat: to [0, 1], NaN to +0.
-inline f32 saturate(f32 x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
-inline f64 saturate(f64 x) { return x > 0 ? (x < 1 ? x : 1.0) : 0.0; }
+inline f32 saturate(f32 x) {
+    return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;
+}
+inline f64 saturate(f64 x) {
+    return x > 0 ? (x < 1 ? x : 1.0) : 0.0;
+}
 
 // Rounding modes as PTX names them.
 enum Rounding : u8 { kNearest, kZero, kDown, kUp, kAway, kNoRounding };
 int host_rounding(Rounding r);  // FE_TONEAREST ...
 
-inline f32 from_bf16(u16 h) { return bit_cast<f32>(u32(h) << 16); }
+inline f32 from_bf16(u16 h) {
+    return bit_cast<f32>(u32(h) << 16);
+}
 inline u16 to_bf16(f32 x) {
     u32 u = bit_cast<u32>(x);
     u32 rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
     return u16((u & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded);
 }
-inline f32 from_f16(u16 h) { return _cvtsh_ss(h); }
-inline u16 to_f16(f32 x) { return x != x ? u16(0x7fff) : u16(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)); }
+inline f32 from_f16(u16 h) {
+    return _cvtsh_ss(h);
+}
+inline u16 to_f16(f32 x) {
+    return x != x ? u16(0x7fff) : u16(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT));
+}
 u16 to_bf16(f32 x, Rounding r);
 u16 to_f16(f32 x, Rounding r);
 
-// a * b + c rounded to odd in f32: rounding that once more, to 22 bits or fewer, gives the correctly rounded result.
+// a * b + c rounded to odd in f32: rounding that once more, to 22 bits or fewer, gives the correctly rounded
+// result.
 f32 fma_to_odd(f32 a, f32 b, f32 c);
 // x rounded to odd in f32.
 f32 to_odd(f64 x);

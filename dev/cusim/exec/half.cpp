@@ -1,5 +1,5 @@
-// half.cpp: f16 and bf16 arithmetic, one value or two (x2) per register. Results are correctly rounded: sums are formed
-// to odd in f32 and rounded once more.
+// half.cpp: f16 and bf16 arithmetic, one value or two (x2) per register. Results are correctly rounded: sums
+// are formed to odd in f32 and rounded once more.
 #include "float.h"
 #include "lanes.h"
 #include "tables.h"
@@ -22,9 +22,13 @@ struct BF16 {
 enum HalfFlags : u8 { kFtz = 1, kSat = 2, kRelu = 4, kNanWins = 8, kXorSign = 16 };
 
 template <class H>
-bool is_nan(u16 h) { return (h & 0x7fff) > H::kExponent; }
+bool is_nan(u16 h) {
+    return (h & 0x7fff) > H::kExponent;
+}
 template <class H>
-u16 flush_half(u16 h) { return (h & H::kExponent) ? h : h & 0x8000; }
+u16 flush_half(u16 h) {
+    return (h & H::kExponent) ? h : h & 0x8000;
+}
 
 template <class H>
 u16 finish(f32 x, u8 flags) {
@@ -36,14 +40,42 @@ u16 finish(f32 x, u8 flags) {
     return h;
 }
 
-template <class H> struct Add { static u16 apply(u16 a, u16 b, u16, u8 f) { return finish<H>(fma_to_odd(H::load(a), 1, H::load(b)), f); } };
-template <class H> struct Sub { static u16 apply(u16 a, u16 b, u16, u8 f) { return finish<H>(fma_to_odd(H::load(a), 1, -H::load(b)), f); } };
-template <class H> struct Mul { static u16 apply(u16 a, u16 b, u16, u8 f) { return finish<H>(fma_to_odd(H::load(a), H::load(b), -0.0f), f); } };
-template <class H> struct Fma { static u16 apply(u16 a, u16 b, u16 c, u8 f) { return finish<H>(fma_to_odd(H::load(a), H::load(b), H::load(c)), f); } };
-template <class H> struct Abs { static u16 apply(u16 a, u16, u16, u8 f) { return u16(((f & kFtz) ? flush_half<H>(a) : a) & 0x7fff); } };
-template <class H> struct Neg { static u16 apply(u16 a, u16, u16, u8 f) { return u16(((f & kFtz) ? flush_half<H>(a) : a) ^ 0x8000); } };
-template <class H> struct Ex2 { static u16 apply(u16 a, u16, u16, u8 f) { return finish<H>(to_odd(std::exp2(f64(H::load(a)))), f); } };
-template <class H> struct Tanh { static u16 apply(u16 a, u16, u16, u8 f) { return finish<H>(to_odd(std::tanh(f64(H::load(a)))), f); } };
+template <class H>
+struct Add {
+    static u16 apply(u16 a, u16 b, u16, u8 f) { return finish<H>(fma_to_odd(H::load(a), 1, H::load(b)), f); }
+};
+template <class H>
+struct Sub {
+    static u16 apply(u16 a, u16 b, u16, u8 f) { return finish<H>(fma_to_odd(H::load(a), 1, -H::load(b)), f); }
+};
+template <class H>
+struct Mul {
+    static u16 apply(u16 a, u16 b, u16, u8 f) {
+        return finish<H>(fma_to_odd(H::load(a), H::load(b), -0.0f), f);
+    }
+};
+template <class H>
+struct Fma {
+    static u16 apply(u16 a, u16 b, u16 c, u8 f) {
+        return finish<H>(fma_to_odd(H::load(a), H::load(b), H::load(c)), f);
+    }
+};
+template <class H>
+struct Abs {
+    static u16 apply(u16 a, u16, u16, u8 f) { return u16(((f & kFtz) ? flush_half<H>(a) : a) & 0x7fff); }
+};
+template <class H>
+struct Neg {
+    static u16 apply(u16 a, u16, u16, u8 f) { return u16(((f & kFtz) ? flush_half<H>(a) : a) ^ 0x8000); }
+};
+template <class H>
+struct Ex2 {
+    static u16 apply(u16 a, u16, u16, u8 f) { return finish<H>(to_odd(std::exp2(f64(H::load(a)))), f); }
+};
+template <class H>
+struct Tanh {
+    static u16 apply(u16 a, u16, u16, u8 f) { return finish<H>(to_odd(std::tanh(f64(H::load(a)))), f); }
+};
 template <class H, bool kMax>
 u16 min_max(u16 a, u16 b, u8 f) {
     if (f & kFtz) a = flush_half<H>(a), b = flush_half<H>(b);
@@ -59,8 +91,14 @@ u16 min_max(u16 a, u16 b, u8 f) {
     u16 r = first ? a : b;
     return (f & kXorSign) ? u16(r | sign) : r;
 }
-template <class H> struct Min { static u16 apply(u16 a, u16 b, u16, u8 f) { return min_max<H, false>(a, b, f); } };
-template <class H> struct Max { static u16 apply(u16 a, u16 b, u16, u8 f) { return min_max<H, true>(a, b, f); } };
+template <class H>
+struct Min {
+    static u16 apply(u16 a, u16 b, u16, u8 f) { return min_max<H, false>(a, b, f); }
+};
+template <class H>
+struct Max {
+    static u16 apply(u16 a, u16 b, u16, u8 f) { return min_max<H, true>(a, b, f); }
+};
 
 // T = u16: one value; T = u32: two.
 template <class Op, class T, int kSources>
@@ -80,10 +118,14 @@ void half_op(Warp& w, const Inst& i) {
 template <template <class> class Op, int kSources>
 Handler half_handler(Type type) {
     switch (type) {
-        case Type::F16: return half_op<Op<F16>, u16, kSources>;
-        case Type::F16x2: return half_op<Op<F16>, u32, kSources>;
-        case Type::BF16: return half_op<Op<BF16>, u16, kSources>;
-        default: return half_op<Op<BF16>, u32, kSources>;
+        case Type::F16:
+            return half_op<Op<F16>, u16, kSources>;
+        case Type::F16x2:
+            return half_op<Op<F16>, u32, kSources>;
+        case Type::BF16:
+            return half_op<Op<BF16>, u16, kSources>;
+        default:
+            return half_op<Op<BF16>, u32, kSources>;
     }
 }
 

@@ -1,5 +1,5 @@
-// integer.cpp: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, carries, dot products. The float types of the
-// shared opcodes (add, mul, min ...) are passed on to float.cpp and half.cpp.
+// integer.cpp: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, carries, dot products. The float types
+// of the shared opcodes (add, mul, min ...) are passed on to float.cpp and half.cpp.
 #include "float.h"
 #include "lanes.h"
 #include "tables.h"
@@ -10,54 +10,141 @@ namespace {
 
 template <class T>
 using Unsigned = std::make_unsigned_t<T>;
+template <class T, class Signed, class Plain>
+using LikeSigned = std::conditional_t<std::is_signed<T>::value, Signed, Plain>;
 template <class T>
-struct Wider;
-template <> struct Wider<u16> { using type = u32; };
-template <> struct Wider<s16> { using type = s32; };
-template <> struct Wider<u32> { using type = u64; };
-template <> struct Wider<s32> { using type = s64; };
-template <> struct Wider<u64> { using type = unsigned __int128; };
-template <> struct Wider<s64> { using type = __int128; };
-template <class T>
-using WiderT = typename Wider<T>::type;
+using WiderT = std::conditional_t<
+    sizeof(T) == 2, LikeSigned<T, s32, u32>,
+    std::conditional_t<sizeof(T) == 4, LikeSigned<T, s64, u64>, LikeSigned<T, __int128, unsigned __int128>>>;
 
 // Arithmetic wraps: done on unsigned values of at least 32 bits (u16 * u16 would overflow int).
-struct Add { template <class T> static T apply(T x, T y) { return T(Unsigned<T>(x) + Unsigned<T>(y)); } };
-struct Sub { template <class T> static T apply(T x, T y) { return T(Unsigned<T>(x) - Unsigned<T>(y)); } };
-struct MulLow { template <class T> static T apply(T x, T y) { return T(u64(x) * u64(y)); } };
-struct MulHigh { template <class T> static T apply(T x, T y) { return T((WiderT<T>(x) * WiderT<T>(y)) >> (8 * sizeof(T))); } };
-struct MadLow { template <class T> static T apply(T x, T y, T z) { return T(u64(x) * u64(y) + u64(z)); } };
-struct MadHigh { template <class T> static T apply(T x, T y, T z) { return T(Unsigned<T>(MulHigh::apply(x, y)) + Unsigned<T>(z)); } };
-struct Min { template <class T> static T apply(T x, T y) { return x < y ? x : y; } };
-struct Max { template <class T> static T apply(T x, T y) { return x > y ? x : y; } };
-struct Abs { template <class T> static T apply(T x) { return x < 0 ? T(0 - Unsigned<T>(x)) : x; } };
-struct Neg { template <class T> static T apply(T x) { return T(0 - Unsigned<T>(x)); } };
-struct Sad { template <class T> static T apply(T x, T y, T z) { return T(Unsigned<T>(z) + (x < y ? Unsigned<T>(y) - Unsigned<T>(x) : Unsigned<T>(x) - Unsigned<T>(y))); } };
+struct Add {
+    template <class T>
+    static T apply(T x, T y) {
+        return T(Unsigned<T>(x) + Unsigned<T>(y));
+    }
+};
+struct Sub {
+    template <class T>
+    static T apply(T x, T y) {
+        return T(Unsigned<T>(x) - Unsigned<T>(y));
+    }
+};
+struct MulLow {
+    template <class T>
+    static T apply(T x, T y) {
+        return T(u64(x) * u64(y));
+    }
+};
+struct MulHigh {
+    template <class T>
+    static T apply(T x, T y) {
+        return T((WiderT<T>(x) * WiderT<T>(y)) >> (8 * sizeof(T)));
+    }
+};
+struct MadLow {
+    template <class T>
+    static T apply(T x, T y, T z) {
+        return T(u64(x) * u64(y) + u64(z));
+    }
+};
+struct MadHigh {
+    template <class T>
+    static T apply(T x, T y, T z) {
+        return T(Unsigned<T>(MulHigh::apply(x, y)) + Unsigned<T>(z));
+    }
+};
+struct Min {
+    template <class T>
+    static T apply(T x, T y) {
+        return x < y ? x : y;
+    }
+};
+struct Max {
+    template <class T>
+    static T apply(T x, T y) {
+        return x > y ? x : y;
+    }
+};
+struct Abs {
+    template <class T>
+    static T apply(T x) {
+        return x < 0 ? T(0 - Unsigned<T>(x)) : x;
+    }
+};
+struct Neg {
+    template <class T>
+    static T apply(T x) {
+        return T(0 - Unsigned<T>(x));
+    }
+};
+struct Sad {
+    template <class T>
+    static T apply(T x, T y, T z) {
+        return T(Unsigned<T>(z) +
+                 (x < y ? Unsigned<T>(y) - Unsigned<T>(x) : Unsigned<T>(x) - Unsigned<T>(y)));
+    }
+};
 // Division by zero is unspecified by PTX; all ones is what GPUs give. MIN / -1 wraps.
 struct Div {
-    template <class T> static T apply(T x, T y) {
+    template <class T>
+    static T apply(T x, T y) {
         if (y == 0) return T(-1);
         if (std::is_signed<T>::value && y == T(-1)) return Neg::apply(x);
         return T(x / y);
     }
 };
 struct Rem {
-    template <class T> static T apply(T x, T y) {
+    template <class T>
+    static T apply(T x, T y) {
         if (y == 0) return x;
         if (std::is_signed<T>::value && y == T(-1)) return 0;
         return T(x % y);
     }
 };
-template <class T> s32 clamp32(T x) { return s32(x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : x); }
-struct AddSat { static s32 apply(s32 x, s32 y) { return clamp32(s64(x) + y); } };
-struct SubSat { static s32 apply(s32 x, s32 y) { return clamp32(s64(x) - y); } };
-struct MadHighSat { static s32 apply(s32 x, s32 y, s32 z) { return clamp32((s64(x) * y >> 32) + z); } };
-s32 low24(s32 x) { return s32(u32(x) << 8) >> 8; }
-u32 low24(u32 x) { return x & 0xffffff; }
-struct Mul24Low { template <class T> static T apply(T x, T y) { return T(u64(s64(low24(x)) * s64(low24(y)))); } };
-struct Mul24High { template <class T> static T apply(T x, T y) { return T((s64(low24(x)) * s64(low24(y))) >> 16); } };
-struct Mad24Low { template <class T> static T apply(T x, T y, T z) { return T(u32(Mul24Low::apply(x, y)) + u32(z)); } };
-struct Mad24High { template <class T> static T apply(T x, T y, T z) { return T(u32(Mul24High::apply(x, y)) + u32(z)); } };
+template <class T>
+s32 clamp32(T x) {
+    return s32(x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : x);
+}
+struct AddSat {
+    static s32 apply(s32 x, s32 y) { return clamp32(s64(x) + y); }
+};
+struct SubSat {
+    static s32 apply(s32 x, s32 y) { return clamp32(s64(x) - y); }
+};
+struct MadHighSat {
+    static s32 apply(s32 x, s32 y, s32 z) { return clamp32((s64(x) * y >> 32) + z); }
+};
+s32 low24(s32 x) {
+    return s32(u32(x) << 8) >> 8;
+}
+u32 low24(u32 x) {
+    return x & 0xffffff;
+}
+struct Mul24Low {
+    template <class T>
+    static T apply(T x, T y) {
+        return T(u64(s64(low24(x)) * s64(low24(y))));
+    }
+};
+struct Mul24High {
+    template <class T>
+    static T apply(T x, T y) {
+        return T((s64(low24(x)) * s64(low24(y))) >> 16);
+    }
+};
+struct Mad24Low {
+    template <class T>
+    static T apply(T x, T y, T z) {
+        return T(u32(Mul24Low::apply(x, y)) + u32(z));
+    }
+};
+struct Mad24High {
+    template <class T>
+    static T apply(T x, T y, T z) {
+        return T(u32(Mul24High::apply(x, y)) + u32(z));
+    }
+};
 
 // Two 16-bit halves of a register.
 template <class Op, class T>
@@ -70,28 +157,37 @@ struct Halves {
 template <class Op>
 Handler binary_of(Type type) {
     switch (type) {
-#define CASE(E, T) case Type::E: return binary<Op, T>;
+#define CASE(E, T) \
+    case Type::E:  \
+        return binary<Op, T>;
         CUSIM_INTEGER_TYPES(CASE)
 #undef CASE
-        default: return nullptr;
+        default:
+            return nullptr;
     }
 }
 template <class Op>
 Handler binary_slow_of(Type type) {
     switch (type) {
-#define CASE(E, T) case Type::E: return binary_slow<Op, T>;
+#define CASE(E, T) \
+    case Type::E:  \
+        return binary_slow<Op, T>;
         CUSIM_INTEGER_TYPES(CASE)
 #undef CASE
-        default: return nullptr;
+        default:
+            return nullptr;
     }
 }
 template <class Op>
 Handler ternary_of(Type type) {
     switch (type) {
-#define CASE(E, T) case Type::E: return ternary<Op, T>;
+#define CASE(E, T) \
+    case Type::E:  \
+        return ternary<Op, T>;
         CUSIM_INTEGER_TYPES(CASE)
 #undef CASE
-        default: return nullptr;
+        default:
+            return nullptr;
     }
 }
 
@@ -110,20 +206,29 @@ void multiply_wide(Warp& w, const Inst& i) {
 template <bool kAdd>
 Handler multiply_wide_of(Type type) {
     switch (type) {
-        case Type::U16: return multiply_wide<u16, kAdd>;
-        case Type::S16: return multiply_wide<s16, kAdd>;
-        case Type::U32: return multiply_wide<u32, kAdd>;
-        case Type::S32: return multiply_wide<s32, kAdd>;
-        default: return nullptr;
+        case Type::U16:
+            return multiply_wide<u16, kAdd>;
+        case Type::S16:
+            return multiply_wide<s16, kAdd>;
+        case Type::U32:
+            return multiply_wide<u32, kAdd>;
+        case Type::S32:
+            return multiply_wide<s32, kAdd>;
+        default:
+            return nullptr;
     }
 }
 
 Type wider_type(Type type) {
-    return type == Type::U16 ? Type::U32 : type == Type::S16 ? Type::S32 : type == Type::U32 ? Type::U64 : Type::S64;
+    return type == Type::U16   ? Type::U32
+           : type == Type::S16 ? Type::S32
+           : type == Type::U32 ? Type::U64
+                               : Type::S64;
 }
 
-// --- carries: the condition code is one predicate of the kernel, kept in a register of its own -------------------------
-// add.cc / addc / sub.cc / subc / mad.cc / madc. flag: sets the carry; mode: 1 = also adds it.
+// --- carries: the condition code is one predicate of the kernel, kept in a register of its own
+// ------------------------- add.cc / addc / sub.cc / subc / mad.cc / madc. flag: sets the carry; mode: 1 =
+// also adds it.
 template <class T, bool kSubtract>
 void add_carry(Warp& w, const Inst& i) {
     const T *a = w.column<T>(i.a), *b = w.column<T>(i.b);
@@ -147,8 +252,8 @@ void multiply_carry(Warp& w, const Inst& i) {
     u32 carry = w.carry, out = 0;
     write_active_lanes(w, w.column<T>(i.d), [&](int l) {
         using S = std::make_signed_t<T>;
-        unsigned __int128 product = kSigned ? (unsigned __int128)((__int128)S(a[l]) * S(b[l]))
-                                            : (unsigned __int128)a[l] * b[l];
+        unsigned __int128 product =
+            kSigned ? (unsigned __int128)((__int128)S(a[l]) * S(b[l])) : (unsigned __int128)a[l] * b[l];
         T part = T(kHigh ? product >> (8 * sizeof(T)) : product);
         unsigned __int128 sum = (unsigned __int128)part + c[l] + (i.mode ? carry >> l & 1 : 0);
         out |= u32((sum >> (8 * sizeof(T))) & 1) << l;
@@ -180,8 +285,14 @@ void build_mad_carry(Decoder& d, Form& f, bool reads_carry) {
     if (type_bytes(type) < 4) d.unknown("type", "exec/integer.cpp");
     bool wide = type_bytes(type) == 8, sign = type_is_signed(type);
     Inst i;
-    if (wide) i.run = !high ? multiply_carry<u64, false, false> : sign ? multiply_carry<u64, true, true> : multiply_carry<u64, true, false>;
-    else i.run = !high ? multiply_carry<u32, false, false> : sign ? multiply_carry<u32, true, true> : multiply_carry<u32, true, false>;
+    if (wide)
+        i.run = !high  ? multiply_carry<u64, false, false>
+                : sign ? multiply_carry<u64, true, true>
+                       : multiply_carry<u64, true, false>;
+    else
+        i.run = !high  ? multiply_carry<u32, false, false>
+                : sign ? multiply_carry<u32, true, true>
+                       : multiply_carry<u32, true, false>;
     i.kind = Class::Integer;
     i.flag = sets;
     i.mode = reads_carry;
@@ -192,7 +303,8 @@ void build_mad_carry(Decoder& d, Form& f, bool reads_carry) {
     d.emit(std::move(i));
 }
 
-// --- builders ---------------------------------------------------------------------------------------------------------
+// --- builders
+// ---------------------------------------------------------------------------------------------------------
 
 void build_add_sub(Decoder& d, Form& f, bool subtract) {
     bool cc = false;
@@ -201,10 +313,11 @@ void build_add_sub(Decoder& d, Form& f, bool subtract) {
     Type type = f.take_type();
     if (type_is_float(type)) return build_float(d, f, subtract ? "sub" : "add", type, 2);
     if (type == Type::U16x2 || type == Type::S16x2)
-        return emit_same_type(d, subtract ? binary<Halves<Sub, u16>, u32> : binary<Halves<Add, u16>, u32>, Type::B32,
-                              Class::Integer, 2);
+        return emit_same_type(d, subtract ? binary<Halves<Sub, u16>, u32> : binary<Halves<Add, u16>, u32>,
+                              Type::B32, Class::Integer, 2);
     if (type == Type::S32 && f.take("sat"))
-        return emit_same_type(d, subtract ? binary<SubSat, s32> : binary<AddSat, s32>, type, Class::Integer, 2);
+        return emit_same_type(d, subtract ? binary<SubSat, s32> : binary<AddSat, s32>, type, Class::Integer,
+                              2);
     emit_same_type(d, subtract ? binary_of<Sub>(type) : binary_of<Add>(type), type, Class::Integer, 2);
 }
 
@@ -222,7 +335,8 @@ void build_mul(Decoder& d, Form& f) {
         i.b = d.read(2, type);
         return d.emit(std::move(i));
     }
-    emit_same_type(d, part == 1 ? binary_of<MulHigh>(type) : binary_of<MulLow>(type), type, Class::Integer, 2);
+    emit_same_type(d, part == 1 ? binary_of<MulHigh>(type) : binary_of<MulLow>(type), type, Class::Integer,
+                   2);
 }
 
 void build_mad(Decoder& d, Form& f) {
@@ -244,7 +358,8 @@ void build_mad(Decoder& d, Form& f) {
     }
     if (part == 1 && type == Type::S32 && f.take("sat"))
         return emit_same_type(d, ternary<MadHighSat, s32>, type, Class::Integer, 3);
-    emit_same_type(d, part == 1 ? ternary_of<MadHigh>(type) : ternary_of<MadLow>(type), type, Class::Integer, 3);
+    emit_same_type(d, part == 1 ? ternary_of<MadHigh>(type) : ternary_of<MadLow>(type), type, Class::Integer,
+                   3);
 }
 
 void build_mul24(Decoder& d, Form& f) {
@@ -278,8 +393,10 @@ void build_min_max(Decoder& d, Form& f, const char* name) {
         int sources = d.operand_count() == 4 ? 3 : 2;
         return build_float(d, f, name, type, sources);
     }
-    if (type == Type::U16x2) return emit_same_type(d, binary<Halves<Op, u16>, u32>, Type::B32, Class::Integer, 2);
-    if (type == Type::S16x2) return emit_same_type(d, binary<Halves<Op, s16>, u32>, Type::B32, Class::Integer, 2);
+    if (type == Type::U16x2)
+        return emit_same_type(d, binary<Halves<Op, u16>, u32>, Type::B32, Class::Integer, 2);
+    if (type == Type::S16x2)
+        return emit_same_type(d, binary<Halves<Op, s16>, u32>, Type::B32, Class::Integer, 2);
     emit_same_type(d, binary_of<Op>(type), type, Class::Integer, 2);
 }
 
@@ -294,7 +411,8 @@ void build_sign(Decoder& d, Form& f, const char* name) {
     emit_same_type(d, run, type, Class::Integer, 1);
 }
 
-// dp4a / dp2a: dot products of bytes. mode bit 0: a signed, bit 1: b signed, bit 2: dp2a, bit 3: upper half of b.
+// dp4a / dp2a: dot products of bytes. mode bit 0: a signed, bit 1: b signed, bit 2: dp2a, bit 3: upper half
+// of b.
 void dot_product(Warp& w, const Inst& i) {
     const u32 *a = w.column<u32>(i.a), *b = w.column<u32>(i.b), *c = w.column<u32>(i.c);
     auto byte = [](u32 x, int k, bool sign) { return sign ? s32(s8(x >> 8 * k)) : s32(u8(x >> 8 * k)); };

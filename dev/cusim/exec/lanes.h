@@ -1,7 +1,8 @@
 // lanes.h: loops over the 32 lanes that the compiler can vectorise, and the handler templates made from them.
 //
-// With all lanes active results go straight into the destination column (columns of one instruction are equal or
-// disjoint, see pack.cpp). Otherwise all 32 are computed and the active ones kept: an operation must not trap.
+// With all lanes active results go straight into the destination column (columns of one instruction are equal
+// or disjoint, see pack.cpp). Otherwise all 32 are computed and the active ones kept: an operation must not
+// trap.
 #pragma once
 #include <immintrin.h>
 

@@ -1,6 +1,7 @@
-// launch.cpp: prepares a launch (register files, shared and local memory, special registers) and runs its blocks.
-#include <algorithm>
+// launch.cpp: prepares a launch (register files, shared and local memory, special registers) and runs its
+// blocks.
 #include <cxxabi.h>
+#include <algorithm>
 
 #include "counters.h"
 #include "memory.h"
@@ -12,8 +13,8 @@ namespace cusim {
 
 namespace {
 
-// After so many instructions without a barrier the next warp (or, in a cooperative launch, block) has its turn, so
-// that a warp may wait for another one's store.
+// After so many instructions without a barrier the next warp (or, in a cooperative launch, block) has its
+// turn, so that a warp may wait for another one's store.
 constexpr u64 kSlice = 1 << 16;
 
 // The constant file of a launch: the kernel's constants with the launch's special registers filled in.
@@ -66,8 +67,10 @@ std::unique_ptr<Block> make_block(Launch& launch, std::vector<char>& constants) 
     b->kernel = &k;
     b->threads = u32(launch.block.count());
     u32 warps = (b->threads + kWarp - 1) / kWarp;
-    b->shared_bytes = launch.dynamic_shared ? k.dynamic_shared_offset + launch.dynamic_shared : k.static_shared;
-    size_t shared = (b->shared_bytes + 255) / 256 * 256, local = (size_t(k.local_bytes) * b->threads + 63) / 64 * 64;
+    b->shared_bytes =
+        launch.dynamic_shared ? k.dynamic_shared_offset + launch.dynamic_shared : k.static_shared;
+    size_t shared = (b->shared_bytes + 255) / 256 * 256,
+           local = (size_t(k.local_bytes) * b->threads + 63) / 64 * 64;
     b->storage.assign(size_t(warps) * k.register_bytes + shared + local + 256, 0);
     char* at = b->storage.data() + (256 - reinterpret_cast<uintptr_t>(b->storage.data()) % 256);
     b->shared = at;
@@ -92,7 +95,8 @@ std::unique_ptr<Block> make_block(Launch& launch, std::vector<char>& constants) 
 }
 
 Dim3 block_at(const Launch& launch, u64 n) {
-    return {u32(n % launch.grid.x), u32(n / launch.grid.x % launch.grid.y), u32(n / launch.grid.x / launch.grid.y)};
+    return {u32(n % launch.grid.x), u32(n / launch.grid.x % launch.grid.y),
+            u32(n / launch.grid.x / launch.grid.y)};
 }
 
 std::string demangled(const std::string& name) {
@@ -131,8 +135,8 @@ void fault(const Warp& w, const Inst& i, int lane, int cuda_error, const std::st
     std::string who = lane >= 0 ? describe_thread(b, w.id * kWarp + lane) : text("warp %d", w.id);
     std::string instruction = i.source ? std::string(i.source->opcode) : "exit";
     throw KernelFault(text("%s at %s\n  kernel %s, block (%u,%u,%u), %s, instruction %s", what.c_str(),
-                           b.kernel->file_of(i).c_str(), demangled(b.kernel->name).c_str(), b.index.x, b.index.y,
-                           b.index.z, who.c_str(), instruction.c_str()),
+                           b.kernel->file_of(i).c_str(), demangled(b.kernel->name).c_str(), b.index.x,
+                           b.index.y, b.index.z, who.c_str(), instruction.c_str()),
                       cuda_error);
 }
 

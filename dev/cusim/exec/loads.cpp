@@ -17,19 +17,21 @@ void skip_memory_hints(Form& f) {
     f.take("nc");
     f.take_any({"cta", "cluster", "gpu", "sys"});
     f.take_any({"ca", "cg", "cs", "lu", "cv", "wb", "wt"});
-    f.take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"});
+    f.take_any(
+        {"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"});
     f.take_any({"L2::evict_normal", "L2::evict_first", "L2::evict_last"});
     f.take_any({"L2::64B", "L2::128B", "L2::256B"});
 }
 
 Space take_space(Form& f) {
-    int s = f.take_any({"global", "shared", "local", "const", "param", "shared::cta", "param::entry", "param::func"});
-    const Space of[] = {Space::Global, Space::Shared, Space::Local, Space::Const, Space::Param, Space::Shared, Space::Param, Space::Param};
+    int s = f.take_any(
+        {"global", "shared", "local", "const", "param", "shared::cta", "param::entry", "param::func"});
+    const Space of[] = {Space::Global, Space::Shared, Space::Local, Space::Const,
+                        Space::Param,  Space::Shared, Space::Param, Space::Param};
     return s < 0 ? Space::Generic : of[s];
 }
 
 namespace {
-
 
 // Copies element k of every lane between memory and a column of the same width.
 template <class T, int kCount>
@@ -115,31 +117,46 @@ void store(Warp& w, const Inst& i) {
 template <Space kSpace, class T>
 Handler by_count(bool is_load, int count) {
     switch (count) {
-        case 1: return is_load ? load<kSpace, T, 1> : store<kSpace, T, 1>;
-        case 2: return is_load ? load<kSpace, T, 2> : store<kSpace, T, 2>;
-        case 4: return is_load ? load<kSpace, T, 4> : store<kSpace, T, 4>;
-        case 8: return is_load ? load<kSpace, T, 8> : store<kSpace, T, 8>;
-        default: return nullptr;
+        case 1:
+            return is_load ? load<kSpace, T, 1> : store<kSpace, T, 1>;
+        case 2:
+            return is_load ? load<kSpace, T, 2> : store<kSpace, T, 2>;
+        case 4:
+            return is_load ? load<kSpace, T, 4> : store<kSpace, T, 4>;
+        case 8:
+            return is_load ? load<kSpace, T, 8> : store<kSpace, T, 8>;
+        default:
+            return nullptr;
     }
 }
 template <Space kSpace>
 Handler by_width(bool is_load, int bytes, int count) {
     switch (bytes) {
-        case 1: return by_count<kSpace, u8>(is_load, count);
-        case 2: return by_count<kSpace, u16>(is_load, count);
-        case 4: return by_count<kSpace, u32>(is_load, count);
-        case 8: return by_count<kSpace, u64>(is_load, count);
-        default: return nullptr;
+        case 1:
+            return by_count<kSpace, u8>(is_load, count);
+        case 2:
+            return by_count<kSpace, u16>(is_load, count);
+        case 4:
+            return by_count<kSpace, u32>(is_load, count);
+        case 8:
+            return by_count<kSpace, u64>(is_load, count);
+        default:
+            return nullptr;
     }
 }
 Handler handler_of(Space space, bool is_load, int bytes, int count) {
     switch (space) {
-        case Space::Shared: return by_width<Space::Shared>(is_load, bytes, count);
+        case Space::Shared:
+            return by_width<Space::Shared>(is_load, bytes, count);
         case Space::Global:
-        case Space::Const: return by_width<Space::Global>(is_load, bytes, count);
-        case Space::Local: return by_width<Space::Local>(is_load, bytes, count);
-        case Space::Param: return by_width<Space::Param>(is_load, bytes, count);
-        default: return by_width<Space::Generic>(is_load, bytes, count);
+        case Space::Const:
+            return by_width<Space::Global>(is_load, bytes, count);
+        case Space::Local:
+            return by_width<Space::Local>(is_load, bytes, count);
+        case Space::Param:
+            return by_width<Space::Param>(is_load, bytes, count);
+        default:
+            return by_width<Space::Generic>(is_load, bytes, count);
     }
 }
 
@@ -170,19 +187,23 @@ void build_load_store(Decoder& d, Form& f, bool is_load) {
         u8 width;
         Column c;
         if (is_load) {
-            if (o.kind == Operand::Sink) width = u8(std::max(bytes, 2)), c = d.scratch(width);
-            else c = d.write_any_width(o, width);
+            if (o.kind == Operand::Sink)
+                width = u8(std::max(bytes, 2)), c = d.scratch(width);
+            else
+                c = d.write_any_width(o, width);
         } else {
             c = d.read_any_width(o, type, width);
         }
-        if (width < bytes || (i.register_bytes && i.register_bytes != width)) d.error("register width does not fit the type");
+        if (width < bytes || (i.register_bytes && i.register_bytes != width))
+            d.error("register width does not fit the type");
         i.register_bytes = width;
         return c;
     };
     if (count == 1) {
         (is_load ? i.d : i.b) = take_value(values);
     } else {
-        if (values.kind != Operand::Vector || int(values.parts.size()) != count) d.error("wrong number of vector elements");
+        if (values.kind != Operand::Vector || int(values.parts.size()) != count)
+            d.error("wrong number of vector elements");
         for (const Operand& o : values.parts) i.more.push_back(take_value(o));
     }
     bool known = d.variable(address) != nullptr;
@@ -192,7 +213,8 @@ void build_load_store(Decoder& d, Form& f, bool is_load) {
         Space found;
         i.immediate = s64(d.address_of(address, found));
         i.a = kNoColumn;
-        if (i.immediate < 0 || u64(i.immediate) + u64(bytes) > d.parameter_bytes()) d.error("reads past the parameters");
+        if (i.immediate < 0 || u64(i.immediate) + u64(bytes) > d.parameter_bytes())
+            d.error("reads past the parameters");
         i.run = bytes == 8 ? load_parameter<u64> : bytes == 4 ? load_parameter<u32> : load_parameter<u16>;
         i.kind = Class::Move;
     } else {
@@ -212,7 +234,9 @@ void build_hint(Decoder& d, Form& f) {
 void build_policy(Decoder& d, Form& f) {
     build_hint(d, f);
     Inst i;
-    i.run = [](Warp& w, const Inst& inst) { write_lanes(w, w.column<u64>(inst.d), [](int) { return u64(0); }); };
+    i.run = [](Warp& w, const Inst& inst) {
+        write_lanes(w, w.column<u64>(inst.d), [](int) { return u64(0); });
+    };
     i.kind = Class::Move;
     i.d = d.write(0, Type::B64);
     d.emit(std::move(i));

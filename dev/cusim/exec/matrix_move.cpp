@@ -1,6 +1,6 @@
-// matrix_move.cpp: ldmatrix, stmatrix, movmatrix: 8x8 matrices of 16-bit elements between shared memory and fragments.
-// Lane 8 m + r gives the address of row r of matrix m. Register m of lane l holds row l / 4, columns 2 (l % 4) + 0..1;
-// with .trans the matrix is transposed on the way.
+// matrix_move.cpp: ldmatrix, stmatrix, movmatrix: 8x8 matrices of 16-bit elements between shared memory and
+// fragments. Lane 8 m + r gives the address of row r of matrix m. Register m of lane l holds row l / 4,
+// columns 2 (l % 4) + 0..1; with .trans the matrix is transposed on the way.
 #include "lanes.h"
 #include "memory.h"
 #include "tables.h"
@@ -23,7 +23,8 @@ void transpose(const u16* from, u16* to) {
         for (int c = 0; c < 8; c++) to[c * 8 + r] = from[r * 8 + c];
 }
 
-// Lane order is row order: a fragment column is the matrix's 128 bytes. flag: .trans; mode: number of matrices.
+// Lane order is row order: a fragment column is the matrix's 128 bytes. flag: .trans; mode: number of
+// matrices.
 void load_matrices(Warp& w, const Inst& i) {
     Lanes lanes;
     locate_rows(w, i, Access::Read, lanes);
@@ -42,8 +43,10 @@ void store_matrices(Warp& w, const Inst& i) {
     for (int m = 0; m < i.mode; m++) {
         alignas(16) u16 rows[64];
         const u16* from = w.column<u16>(i.more[m]);
-        if (i.flag) transpose(from, rows);
-        else std::memcpy(rows, from, sizeof rows);
+        if (i.flag)
+            transpose(from, rows);
+        else
+            std::memcpy(rows, from, sizeof rows);
         for (int r = 0; r < 8; r++) std::memcpy(lanes.lane(8 * m + r, 16), rows + 8 * r, 16);
     }
 }
@@ -68,8 +71,10 @@ void build_matrix(Decoder& d, Form& f, bool load) {
     i.kind = Class::Memory;
     i.run = load ? load_matrices : store_matrices;
     const Operand& registers = d.operand(load ? 0 : 1);
-    if (registers.kind != Operand::Vector || registers.parts.size() != i.mode) d.error("wrong number of registers");
-    for (const Operand& o : registers.parts) i.more.push_back(load ? d.write(o, Type::B32) : d.read(o, Type::B32));
+    if (registers.kind != Operand::Vector || registers.parts.size() != i.mode)
+        d.error("wrong number of registers");
+    for (const Operand& o : registers.parts)
+        i.more.push_back(load ? d.write(o, Type::B32) : d.read(o, Type::B32));
     d.read_address(d.operand(load ? 1 : 0), i, space);
     i.space = u8(space);
     d.emit(std::move(i));

@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +13,9 @@ namespace cusim {
 
 namespace {
 constexpr u64 kPage = 4096;
-u64 pages(u64 bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+u64 pages(u64 bytes) {
+    return (bytes + kPage - 1) / kPage * kPage;
+}
 }  // namespace
 
 Memory::Memory() {
@@ -24,7 +27,8 @@ Memory::Memory() {
 Allocation* Memory::allocate(u64 bytes, Allocation::Kind kind, const std::string& name) {
     u64 size = pages(std::max<u64>(bytes, 1));
     if (bytes > options().memory_bytes || used_ + size > options().memory_bytes) return nullptr;
-    void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* data =
+        mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) return nullptr;
     auto a = std::make_unique<Allocation>();
     a->data = static_cast<char*>(data);
@@ -38,11 +42,10 @@ Allocation* Memory::allocate(u64 bytes, Allocation::Kind kind, const std::string
         next_ += size + kPage;  // a page without access between allocations
         if (next_ > kBase + kReserved) stop("the device's address range is used up");
     }
-    // Poison: NaN in f32, f16 and bf16. Symbols start as zeros, as CUDA defines.
-    if (kind != Allocation::Symbol) std::memset(data, 0xff, bytes);
+    if (kind != Allocation::Symbol) poison(a->data, bytes);  // symbols start as zeros, as CUDA defines
     if (options().check_init) a->written.assign(bytes, kind != Allocation::Device);
     used_ += size;
-    return (by_start_[a->start] = std::move(a)).get();
+    return insert(std::move(a));
 }
 
 Allocation* Memory::add_host(void* data, u64 bytes, Allocation::Kind kind) {
@@ -52,7 +55,39 @@ Allocation* Memory::add_host(void* data, u64 bytes, Allocation::Kind kind) {
     a->size = a->original_size = bytes;
     a->kind = kind;
     if (options().check_init) a->written.assign(bytes, 1);
+    return insert(std::move(a));
+}
+
+Allocation* Memory::insert(std::unique_ptr<Allocation> a) {
+    // The system hands freed host addresses out again; then what was there before is forgotten.
+    for (auto it = by_start_.lower_bound(a->start);
+         it != by_start_.end() && it->first < a->start + std::max<u64>(a->size, 1);) {
+        retired_.push_back(std::move(it->second));
+        it = by_start_.erase(it);
+    }
     return (by_start_[a->start] = std::move(a)).get();
+}
+
+// Fills with 0xff: NaN in f32, f16 and bf16. Large areas map one block of it over and over, copied when
+// written, so that a program may reserve most of the device without using the host's memory.
+void Memory::poison(char* data, u64 bytes) {
+    constexpr u64 kBlock = 4 << 20;
+    if (bytes < 4 * kBlock) {
+        std::memset(data, 0xff, bytes);
+        return;
+    }
+    if (poison_file_ < 0) {
+        poison_file_ = memfd_create("cusim-poison", MFD_CLOEXEC);
+        std::vector<char> block(kBlock, char(0xff));
+        if (poison_file_ < 0 || write(poison_file_, block.data(), kBlock) != ssize_t(kBlock))
+            stop("cannot make the block of poison");
+    }
+    for (u64 at = 0; at < bytes; at += kBlock) {
+        u64 part = pages(std::min(kBlock, bytes - at));
+        if (mmap(data + at, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                 poison_file_, 0) == MAP_FAILED)
+            stop("cannot map device memory");
+    }
 }
 
 bool Memory::release(u64 address, Allocation::Kind kind) {
@@ -101,16 +136,18 @@ std::string Memory::explain(u64 address) const {
         if (a.freed && offset < a.original_size)
             return text("freed: %llu bytes into %s of %llu bytes that was freed", (unsigned long long)offset,
                         what.c_str(), (unsigned long long)a.original_size);
-        if (!a.freed && offset >= a.size && offset - a.size < (u64(1) << 30) && (is_reserved(address) || offset - a.size < kPage))
-            return text("%llu bytes past the end of %s of %llu bytes at 0x%llx", (unsigned long long)(offset - a.size),
-                        what.c_str(), (unsigned long long)a.size, (unsigned long long)a.start);
+        if (!a.freed && offset >= a.size && offset - a.size < (u64(1) << 30) &&
+            (is_reserved(address) || offset - a.size < kPage))
+            return text("%llu bytes past the end of %s of %llu bytes at 0x%llx",
+                        (unsigned long long)(offset - a.size), what.c_str(), (unsigned long long)a.size,
+                        (unsigned long long)a.start);
         if (!a.freed && offset < a.size)
             return text("reaches past the end of %s of %llu bytes", what.c_str(), (unsigned long long)a.size);
     }
     if (!is_reserved(address)) return "a host pointer, or no pointer at all";
     if (it != by_start_.end() && it->second->start - address < kPage)
-        return text("%llu bytes before the allocation at 0x%llx", (unsigned long long)(it->second->start - address),
-                    (unsigned long long)it->second->start);
+        return text("%llu bytes before the allocation at 0x%llx",
+                    (unsigned long long)(it->second->start - address), (unsigned long long)it->second->start);
     return "in no allocation";
 }
 

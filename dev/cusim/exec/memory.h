@@ -1,9 +1,10 @@
 // memory.h: the device's address space. Every access is checked to the byte against the allocations.
 //
-// Device addresses lie in a reserved range without access rights; the bytes are elsewhere. A host program that follows a
-// device pointer therefore faults (and is told so), a kernel that follows a host pointer is reported. Pinned and managed
-// memory has the same address on both sides. Shared and local memory have windows in the reserved range, so that generic
-// addresses tell their space. Freed addresses are not handed out again until the range is used up.
+// Device addresses lie in a reserved range without access rights; the bytes are elsewhere. A host program
+// that follows a device pointer therefore faults (and is told so), a kernel that follows a host pointer is
+// reported. Pinned and managed memory has the same address on both sides. Shared and local memory have
+// windows in the reserved range, so that generic addresses tell their space. Freed addresses are not handed
+// out again until the range is used up.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,22 +16,24 @@ namespace cusim {
 
 struct Allocation {
     enum Kind { Device, Pinned, Managed, Symbol };
-    u64 start = 0, size = 0;   // size becomes 0 when freed, so that a stale hint never matches
+    u64 start = 0, size = 0;  // size becomes 0 when freed, so that a stale hint never matches
     char* data = nullptr;
     Kind kind = Device;
-    bool constant = false;     // a __constant__ symbol
+    bool constant = false;  // a __constant__ symbol
     bool freed = false;
     u64 original_size = 0;
-    std::string name;          // of a symbol
-    std::vector<u8> written;   // per byte, if the init check is on
-    bool contains(u64 address, u64 bytes) const { return address - start < size && bytes <= size - (address - start); }
+    std::string name;         // of a symbol
+    std::vector<u8> written;  // per byte, if the init check is on
+    bool contains(u64 address, u64 bytes) const {
+        return address - start < size && bytes <= size - (address - start);
+    }
 };
 
 class Memory {
   public:
-    static constexpr u64 kBase = u64(0x21) << 40;         // of the reserved range, below what mmap chooses
+    static constexpr u64 kBase = u64(0x21) << 40;  // of the reserved range, below what mmap chooses
     static constexpr u64 kReserved = u64(1) << 40;
-    static constexpr u64 kSharedWindow = kBase;           // 16 MiB each
+    static constexpr u64 kSharedWindow = kBase;  // 16 MiB each
     static constexpr u64 kLocalWindow = kBase + (1 << 24);
     static constexpr u64 kFirst = kBase + (u64(1) << 32);
 
@@ -52,25 +55,32 @@ class Memory {
     void mark_written(u64 address, u64 bytes);
 
   private:
+    Allocation* insert(std::unique_ptr<Allocation> a);
+    void poison(char* data, u64 bytes);
+
     std::map<u64, std::unique_ptr<Allocation>> by_start_;
+    // Freed host ranges whose addresses came back: instructions may still hold them as hints.
+    std::vector<std::unique_ptr<Allocation>> retired_;
+    int poison_file_ = -1;
     u64 next_ = kFirst, used_ = 0;
 };
 
-// ---- accesses of a warp ----------------------------------------------------------------------------------------
+// ---- accesses of a warp
+// ----------------------------------------------------------------------------------------
 
 enum class Access : u8 { Read, Write, Atomic };
 
 // Where the lanes' bytes are. If `together`, lane l's bytes are at base + l * bytes.
 struct Lanes {
     bool together = false;
-    bool uniform = false;     // one address for all lanes, at base
+    bool uniform = false;  // one address for all lanes, at base
     char* base = nullptr;
     char* at[kWarp];
     char* lane(int l, int bytes) const { return uniform ? base : together ? base + l * bytes : at[l]; }
 };
 
-// Checks the access of `bytes` per active lane at column a + immediate, records it for the enabled checks and counters,
-// and finds the bytes. Faults if any lane is out of bounds or misaligned.
+// Checks the access of `bytes` per active lane at column a + immediate, records it for the enabled checks and
+// counters, and finds the bytes. Faults if any lane is out of bounds or misaligned.
 template <Space kSpace>
 void locate(Warp& w, const Inst& i, int bytes, Access access, Lanes& out);
 void locate_space(Space space, Warp& w, const Inst& i, int bytes, Access access, Lanes& out);

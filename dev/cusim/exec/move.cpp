@@ -14,7 +14,9 @@ void move(Warp& w, const Inst& i) {
     const T* a = w.column<T>(i.a);
     write_lanes(w, w.column<T>(i.d), [=](int l) { return a[l]; });
 }
-void move_predicate(Warp& w, const Inst& i) { write_predicate(w, i.d, w.predicate(i.a)); }
+void move_predicate(Warp& w, const Inst& i) {
+    write_predicate(w, i.d, w.predicate(i.a));
+}
 
 Handler move_of(int bytes) {
     return bytes == 2 ? move<u16> : bytes == 4 ? move<u32> : bytes == 8 ? move<u64> : nullptr;
@@ -34,7 +36,8 @@ template <class Whole, class Part>
 void unpack(Warp& w, const Inst& i) {
     const Whole* a = w.column<Whole>(i.a);
     for (size_t k = 0; k < i.more.size(); k++)
-        write_lanes(w, w.column<Part>(i.more[k]), [=](int l) { return Part(a[l] >> (8 * sizeof(Part) * k)); });
+        write_lanes(w, w.column<Part>(i.more[k]),
+                    [=](int l) { return Part(a[l] >> (8 * sizeof(Part) * k)); });
 }
 
 void build_pack(Decoder& d, Type type) {
@@ -43,10 +46,14 @@ void build_pack(Decoder& d, Type type) {
     Inst i;
     i.kind = Class::Move;
     Type part = bytes / std::max(count, 1) == 2 ? Type::B16 : Type::B32;
-    if (bytes == 4 && count == 2) i.run = pack<u32, u16>;
-    else if (bytes == 8 && count == 2) i.run = pack<u64, u32>;
-    else if (bytes == 8 && count == 4) i.run = pack<u64, u16>;
-    else d.unknown("packing", "exec/move.cpp");
+    if (bytes == 4 && count == 2)
+        i.run = pack<u32, u16>;
+    else if (bytes == 8 && count == 2)
+        i.run = pack<u64, u32>;
+    else if (bytes == 8 && count == 4)
+        i.run = pack<u64, u16>;
+    else
+        d.unknown("packing", "exec/move.cpp");
     i.d = d.write(0, type);
     for (const Operand& p : parts.parts) i.more.push_back(d.read(p, part));
     d.emit(std::move(i));
@@ -58,17 +65,23 @@ void build_unpack(Decoder& d, Type type) {
     Inst i;
     i.kind = Class::Move;
     Type part = bytes / std::max(count, 1) == 2 ? Type::B16 : Type::B32;
-    if (bytes == 4 && count == 2) i.run = unpack<u32, u16>;
-    else if (bytes == 8 && count == 2) i.run = unpack<u64, u32>;
-    else if (bytes == 8 && count == 4) i.run = unpack<u64, u16>;
-    else d.unknown("unpacking", "exec/move.cpp");
+    if (bytes == 4 && count == 2)
+        i.run = unpack<u32, u16>;
+    else if (bytes == 8 && count == 2)
+        i.run = unpack<u64, u32>;
+    else if (bytes == 8 && count == 4)
+        i.run = unpack<u64, u16>;
+    else
+        d.unknown("unpacking", "exec/move.cpp");
     i.a = d.read(1, type);
     for (const Operand& p : parts.parts) i.more.push_back(d.write(p, part));
     d.emit(std::move(i));
 }
 
 // A clock that advances with every look and is the same in every run.
-u64 tick(Warp& w) { return w.block->launch->clock += 32; }
+u64 tick(Warp& w) {
+    return w.block->launch->clock += 32;
+}
 template <class T>
 void read_clock(Warp& w, const Inst& i) {
     u64 now = tick(w) >> i.immediate;
@@ -85,7 +98,8 @@ void read_timer(Warp& w, const Inst& i) {
 bool build_clock(Decoder& d, Type type) {
     const Operand& o = d.operand(1);
     if (o.kind != Operand::Name || o.name[0] != '%') return false;
-    bool wide = type_bytes(type) == 8, clock = o.name.substr(0, 6) == "%clock", timer = o.name.substr(0, 12) == "%globaltimer";
+    bool wide = type_bytes(type) == 8, clock = o.name.substr(0, 6) == "%clock",
+         timer = o.name.substr(0, 12) == "%globaltimer";
     if (!clock && !timer) return false;
     Inst i;
     i.run = clock ? (wide ? read_clock<u64> : read_clock<u32>) : (wide ? read_timer<u64> : read_timer<u32>);
@@ -130,17 +144,21 @@ void is_space(Warp& w, const Inst& i) {
     const u64* a = w.column<u64>(i.a);
     constexpr u64 window = 1 << 24;
     write_predicate(w, i.d, lane_bits([&](int l) {
-        bool shared = a[l] - Memory::kSharedWindow < window, local = a[l] - Memory::kLocalWindow < window;
-        switch (i.mode) {
-            case 0: return !shared && !local;
-            case 1: return shared;
-            case 2: return local;
-            default: {
-                const Allocation* x = w.block->launch->memory->find(a[l]);
-                return x && x->constant;
-            }
-        }
-    }));
+                        bool shared = a[l] - Memory::kSharedWindow < window,
+                             local = a[l] - Memory::kLocalWindow < window;
+                        switch (i.mode) {
+                            case 0:
+                                return !shared && !local;
+                            case 1:
+                                return shared;
+                            case 2:
+                                return local;
+                            default: {
+                                const Allocation* x = w.block->launch->memory->find(a[l]);
+                                return x && x->constant;
+                            }
+                        }
+                    }));
 }
 
 void build_isspacep(Decoder& d, Form& f) {

@@ -22,9 +22,12 @@ Options from_environment() {
             size_t comma = std::min(list.find(',', at), list.size());
             item = list.substr(at, comma - at);
             at = comma + 1;
-            if (item == "race") o.check_race = true;
-            else if (item == "init") o.check_init = true;
-            else if (item == "all") o.check_race = o.check_init = true;
+            if (item == "race")
+                o.check_race = true;
+            else if (item == "init")
+                o.check_init = true;
+            else if (item == "all")
+                o.check_race = o.check_init = true;
             else if (item != "none" && !item.empty())
                 stop("CUSIM_CHECK=" + list + ": expected race, init, all or none, separated by commas");
         }

@@ -47,21 +47,26 @@ bool RaceChecker::ordered(const Touch& before, const Warp& now, u16 thread) cons
     return before.time < clock_[mine * warps_ + mine] || before.sync != u16(now.sync_count);
 }
 
-void RaceChecker::report(const Warp& w, const Inst& i, int lane, const char* kind, u32 offset, const Touch& o) const {
+void RaceChecker::report(const Warp& w, const Inst& i, int lane, const char* kind, u32 offset,
+                         const Touch& o) const {
     fault(w, i, lane, kLaunchFailure,
-          text("%s race on shared memory offset %u (0x%x): the other access is by %s at %s, nothing orders the two; "
+          text("%s race on shared memory offset %u (0x%x): the other access is by %s at %s, nothing orders "
+               "the two; "
                "this one is",
                kind, offset, offset, describe_thread(block_, o.thread).c_str(),
                block_.kernel->file_of(block_.kernel->code[o.pc]).c_str()));
 }
 
 void RaceChecker::Recent::add(const Touch& t) {
-    if (latest.thread / kWarp != t.thread / kWarp) other = latest;
-    else if (latest.thread != t.thread) peer = latest;
+    if (latest.thread / kWarp != t.thread / kWarp)
+        other = latest;
+    else if (latest.thread != t.thread)
+        peer = latest;
     latest = t;
 }
 
-void RaceChecker::check(const Recent& before, const char* kind, const Warp& w, const Inst& i, int lane, u32 offset, u16 thread) const {
+void RaceChecker::check(const Recent& before, const char* kind, const Warp& w, const Inst& i, int lane,
+                        u32 offset, u16 thread) const {
     for (const Touch* t : {&before.latest, &before.peer, &before.other})
         if (!ordered(*t, w, thread)) report(w, i, lane, kind, offset, *t);
 }
@@ -75,11 +80,15 @@ void RaceChecker::access(const Warp& w, const Inst& i, int lane, u32 offset, u32
     bool writes = kind != Access::Read;
     for (u32 c = offset / 2; c <= (offset + bytes - 1) / 2; c++) {
         Cell& cell = cells_[c];
-        if (!ordered(cell.write, w, now.thread)) report(w, i, lane, writes ? "write-write" : "write-read", c * 2, cell.write);
+        if (!ordered(cell.write, w, now.thread))
+            report(w, i, lane, writes ? "write-write" : "write-read", c * 2, cell.write);
         if (writes) check(cell.reads, "read-write", w, i, lane, c * 2, now.thread);
-        if (kind != Access::Atomic) check(cell.atomics, writes ? "write-write" : "write-read", w, i, lane, c * 2, now.thread);
-        if (kind == Access::Write) cell.write = now;
-        else (kind == Access::Read ? cell.reads : cell.atomics).add(now);
+        if (kind != Access::Atomic)
+            check(cell.atomics, writes ? "write-write" : "write-read", w, i, lane, c * 2, now.thread);
+        if (kind == Access::Write)
+            cell.write = now;
+        else
+            (kind == Access::Read ? cell.reads : cell.atomics).add(now);
     }
 }
 

@@ -1,8 +1,8 @@
 // race.h: finds shared-memory races, independent of the order in which cusim happens to run the warps.
 //
-// Two accesses of one 2-byte cell race if one writes, they come from different threads, are not both atomic, and nothing
-// orders them: block barriers order warps (each warp keeps a vector clock of what it knows of the others), and within a
-// warp only __syncwarp does; shuffles and votes do not, as CUDA specifies.
+// Two accesses of one 2-byte cell race if one writes, they come from different threads, are not both atomic,
+// and nothing orders them: block barriers order warps (each warp keeps a vector clock of what it knows of the
+// others), and within a warp only __syncwarp does; shuffles and votes do not, as CUDA specifies.
 #pragma once
 #include <array>
 #include <vector>
@@ -29,7 +29,8 @@ class RaceChecker {
         u16 sync = 0;  // __syncwarp count of its warp
         u16 thread = 0;
     };
-    // The latest access of a kind, and the ones before it by another thread of the same warp and by another warp.
+    // The latest access of a kind, and the ones before it by another thread of the same warp and by another
+    // warp.
     struct Recent {
         Touch latest, peer, other;
         void add(const Touch& t);
@@ -39,8 +40,10 @@ class RaceChecker {
         Recent reads, atomics;
     };
     bool ordered(const Touch& before, const Warp& now, u16 thread) const;
-    void check(const Recent& before, const char* kind, const Warp& w, const Inst& i, int lane, u32 offset, u16 thread) const;
-    [[noreturn]] void report(const Warp& w, const Inst& i, int lane, const char* kind, u32 offset, const Touch& other) const;
+    void check(const Recent& before, const char* kind, const Warp& w, const Inst& i, int lane, u32 offset,
+               u16 thread) const;
+    [[noreturn]] void report(const Warp& w, const Inst& i, int lane, const char* kind, u32 offset,
+                             const Touch& other) const;
 
     const Block& block_;
     size_t warps_;

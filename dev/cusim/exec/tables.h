@@ -23,10 +23,12 @@ void add_tensor(BuilderTable& t);
 void add_matrix_move(BuilderTable& t);
 void add_async_copy(BuilderTable& t);
 
-// Half-precision forms of add, mul, fma ... (half.cpp), called by the float builders; false if `type` is none of theirs.
+// Half-precision forms of add, mul, fma ... (half.cpp), called by the float builders; false if `type` is none
+// of theirs.
 bool build_half(Decoder& d, Form& f, std::string_view op, Type type, int sources);
 
-// Shared by loads, atomics and copies (loads.cpp): the state space, and the hints and scopes that change nothing here.
+// Shared by loads, atomics and copies (loads.cpp): the state space, and the hints and scopes that change
+// nothing here.
 Space take_space(Form& f);
 void skip_memory_hints(Form& f);
 

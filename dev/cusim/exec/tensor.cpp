@@ -1,14 +1,14 @@
-// tensor.cpp: mma.sync, the tensor-core multiply. Fragment layouts are those of the PTX manual, "Matrix Fragments for
-// mma.m16n8k*": with P elements per 32-bit register, lane = 4 * group + t holds
+// tensor.cpp: mma.sync, the tensor-core multiply. Fragment layouts are those of the PTX manual, "Matrix
+// Fragments for mma.m16n8k*": with P elements per 32-bit register, lane = 4 * group + t holds
 //   A register r: row group + 8 * (r & 1), columns 4P * (r >> 1) + P * t + (0..P-1)
 //   B register r: rows 4P * r + P * t + (0..P-1), column group
 //   C registers: row group (+ 8 for the second half), columns 2t and 2t + 1.
 //
-// Products are exact in f32 and are added in order of k, starting from C. A tensor core adds in another order and cuts
-// off low bits: results agree to rounding, not to the bit.
+// Products are exact in f32 and are added in order of k, starting from C. A tensor core adds in another order
+// and cuts off low bits: results agree to rounding, not to the bit.
+#include "counters.h"
 #include "float.h"
 #include "lanes.h"
-#include "counters.h"
 #include "tables.h"
 
 namespace cusim {
@@ -29,20 +29,23 @@ struct Tf32 {
     static f32 element(u32 word, int) { return bit_cast<f32>(word & ~0x1fffu); }
 };
 
-// Operands: more = D registers, A registers, B registers, C registers. mode: blocks of k (1 or 2) per fragment.
+// Operands: more = D registers, A registers, B registers, C registers. mode: blocks of k (1 or 2) per
+// fragment.
 struct Operands {
     const Column *d, *a, *b, *c;
 };
 Operands operands(const Inst& i, int result_registers, int blocks) {
     const Column* at = i.more.data();
-    return {at, at + result_registers, at + result_registers + 2 * blocks, at + result_registers + 3 * blocks};
+    return {at, at + result_registers, at + result_registers + 2 * blocks,
+            at + result_registers + 3 * blocks};
 }
 
 void require_full_warp(Warp& w, const Inst& i) {
     if (w.mask != kFullMask) fault(w, i, -1, kLaunchFailure, "tensor-core instruction without all 32 lanes");
 }
 
-// One row of results lies in lanes 4g..4g+3 of two registers: columns 0 2 4 6 and 1 3 5 7. B is brought into that order.
+// One row of results lies in lanes 4g..4g+3 of two registers: columns 0 2 4 6 and 1 3 5 7. B is brought into
+// that order.
 constexpr int kColumnOrder[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 
 // f32 sums. kHalfResult: C and D are f16 pairs.
@@ -59,9 +62,11 @@ void multiply(Warp& w, const Inst& i) {
         const u32* words = w.column<u32>(o.b[k]);
         for (int t = 0; t < 4; t++)
             for (int e = 0; e < P; e++)
-                for (int n = 0; n < 8; n++) b[(k * 4 + t) * P + e][n] = In::element(words[4 * kColumnOrder[n] + t], e);
+                for (int n = 0; n < 8; n++)
+                    b[(k * 4 + t) * P + e][n] = In::element(words[4 * kColumnOrder[n] + t], e);
     }
-    // a[half][k] holds eight rows' values of column k in lanes order: index 4 * group + t within register and element.
+    // a[half][k] holds eight rows' values of column k in lanes order: index 4 * group + t within register and
+    // element.
     alignas(32) f32 a[2][2][P][kWarp];
     for (int k = 0; k < blocks; k++)
         for (int half = 0; half < 2; half++) {
@@ -75,7 +80,8 @@ void multiply(Warp& w, const Inst& i) {
             if (kHalfResult) {
                 const u32* c = w.column<u32>(o.c[half]) + 4 * g;
                 alignas(32) f32 row[8];
-                for (int t = 0; t < 4; t++) row[t] = from_f16(u16(c[t])), row[4 + t] = from_f16(u16(c[t] >> 16));
+                for (int t = 0; t < 4; t++)
+                    row[t] = from_f16(u16(c[t])), row[4 + t] = from_f16(u16(c[t] >> 16));
                 sum[g] = _mm256_load_ps(row);
             } else {
                 sum[g] = _mm256_set_m128(_mm_loadu_ps(w.column<f32>(o.c[2 * half + 1]) + 4 * g),
@@ -87,7 +93,8 @@ void multiply(Warp& w, const Inst& i) {
                 for (int e = 0; e < P; e++) {
                     __m256 row = _mm256_load_ps(b[(k * 4 + t) * P + e]);
                     const f32* column = a[k][half][e] + t;
-                    for (int g = 0; g < 8; g++) sum[g] = _mm256_fmadd_ps(_mm256_broadcast_ss(column + 4 * g), row, sum[g]);
+                    for (int g = 0; g < 8; g++)
+                        sum[g] = _mm256_fmadd_ps(_mm256_broadcast_ss(column + 4 * g), row, sum[g]);
                 }
         for (int g = 0; g < 8; g++) {
             alignas(32) f32 row[8];
@@ -96,7 +103,8 @@ void multiply(Warp& w, const Inst& i) {
                 u32* d = w.column<u32>(o.d[half]) + 4 * g;
                 for (int t = 0; t < 4; t++) d[t] = to_f16(row[t]) | u32(to_f16(row[4 + t])) << 16;
             } else {
-                f32 *d0 = w.column<f32>(o.d[2 * half]) + 4 * g, *d1 = w.column<f32>(o.d[2 * half + 1]) + 4 * g;
+                f32 *d0 = w.column<f32>(o.d[2 * half]) + 4 * g,
+                    *d1 = w.column<f32>(o.d[2 * half + 1]) + 4 * g;
                 for (int t = 0; t < 4; t++) d0[t] = canonical(row[t]), d1[t] = canonical(row[4 + t]);
             }
         }
@@ -108,7 +116,8 @@ void multiply_bytes(Warp& w, const Inst& i) {
     require_full_warp(w, i);
     const int blocks = i.mode;
     Operands o = operands(i, 4, blocks);
-    if (w.block->launch->counters) w.block->launch->counters->tensor_multiply_adds += u64(16 * 8 * 16 * blocks);
+    if (w.block->launch->counters)
+        w.block->launch->counters->tensor_multiply_adds += u64(16 * 8 * 16 * blocks);
     s64 result[4][kWarp];
     for (int r = 0; r < 4; r++)
         for (int l = 0; l < kWarp; l++) {
@@ -116,11 +125,16 @@ void multiply_bytes(Warp& w, const Inst& i) {
             s64 sum = w.column<s32>(o.c[r])[l];
             for (int k = 0; k < blocks; k++)
                 for (int t = 0; t < 4; t++) {
-                    u32 x = w.column<u32>(o.a[2 * k + half])[4 * row + t], y = w.column<u32>(o.b[k])[4 * column + t];
+                    u32 x = w.column<u32>(o.a[2 * k + half])[4 * row + t],
+                        y = w.column<u32>(o.b[k])[4 * column + t];
                     for (int e = 0; e < 32; e += 8)
-                        sum += s64(i.flag ? s8(x >> e) : s32(u8(x >> e))) * (i.register_bytes ? s8(y >> e) : s32(u8(y >> e)));
+                        sum += s64(i.flag ? s8(x >> e) : s32(u8(x >> e))) *
+                               (i.register_bytes ? s8(y >> e) : s32(u8(y >> e)));
                 }
-            result[r][l] = i.source_bytes ? (sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum) : sum;
+            result[r][l] = i.source_bytes ? (sum > INT32_MAX   ? INT32_MAX
+                                             : sum < INT32_MIN ? INT32_MIN
+                                                               : sum)
+                                          : sum;
         }
     for (int r = 0; r < 4; r++)
         for (int l = 0; l < kWarp; l++) w.column<s32>(o.d[r])[l] = s32(u32(u64(result[r][l])));
@@ -170,7 +184,8 @@ void build_mma(Decoder& d, Form& f) {
     if (f64_shape && result == Type::F64) {
         i.run = multiply_f64;
         results = 2;
-    } else if (result == Type::S32 && type_bytes(a) == 1 && type_bytes(b) == 1 && (depth == 16 || depth == 32)) {
+    } else if (result == Type::S32 && type_bytes(a) == 1 && type_bytes(b) == 1 &&
+               (depth == 16 || depth == 32)) {
         blocks = depth / 16;
         i.run = multiply_bytes;
         i.flag = a == Type::S8;
@@ -208,6 +223,8 @@ void build_mma(Decoder& d, Form& f) {
 
 }  // namespace
 
-void add_tensor(BuilderTable& t) { t["mma"] = build_mma; }
+void add_tensor(BuilderTable& t) {
+    t["mma"] = build_mma;
+}
 
 }  // namespace cusim

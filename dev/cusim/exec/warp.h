@@ -1,8 +1,9 @@
 // warp.h: the state of a running launch: warps, blocks, barriers; and the faults a kernel can have.
 //
-// Lanes of a warp that are at the same instruction form a group. Groups run lowest program counter first and merge when
-// they meet, which is how diverged lanes reconverge. Warps of a block run in turn from barrier to barrier, blocks one
-// after another (all blocks of a cooperative launch in turn): everything is deterministic.
+// Lanes of a warp that are at the same instruction form a group. Groups run lowest program counter first and
+// merge when they meet, which is how diverged lanes reconverge. Warps of a block run in turn from barrier to
+// barrier, blocks one after another (all blocks of a cooperative launch in turn): everything is
+// deterministic.
 #pragma once
 #include <array>
 #include <memory>
@@ -47,7 +48,7 @@ struct Warp {
     u32 mask = 0;                        // lanes executing the current instruction
     u32 alive = 0;
     int id = 0;
-    int pc = 0;                          // of the current instruction
+    int pc = 0;  // of the current instruction
     Block* block = nullptr;
     std::vector<Group> groups;
     std::vector<AsyncCopy> copies;
@@ -64,12 +65,12 @@ struct Warp {
 };
 
 struct Barrier {
-    u32 arrived = 0;    // threads
+    u32 arrived = 0;  // threads
     u32 expected = 0;
-    u64 warps = 0;      // that arrived
+    u64 warps = 0;  // that arrived
     int first_pc = -1;
     int first_warp = -1;
-    u32 ones = 0;       // threads whose bar.red predicate was true
+    u32 ones = 0;  // threads whose bar.red predicate was true
     u32 voters = 0;
 };
 
@@ -79,13 +80,13 @@ struct Launch {
     u32 dynamic_shared = 0;
     std::vector<char> params;
     bool cooperative = false;
-    u64 grid_workspace = 0;   // device address of the grid barrier of cooperative groups
+    u64 grid_workspace = 0;  // device address of the grid barrier of cooperative groups
     // Filled by run_launch.
     Memory* memory = nullptr;
-    Counters* counters = nullptr;      // null: not counting
-    u64 instructions = 0;              // warp instructions executed
-    u64 clock = 0;                     // what %clock reads
-    u64 budget = 0;                    // 0: none
+    Counters* counters = nullptr;  // null: not counting
+    u64 instructions = 0;          // warp instructions executed
+    u64 clock = 0;                 // what %clock reads
+    u64 budget = 0;                // 0: none
 };
 
 struct Block {
@@ -97,10 +98,10 @@ struct Block {
     std::array<Barrier, 16> barriers{};
     char* shared = nullptr;
     u32 shared_bytes = 0;
-    char* local = nullptr;             // kernel->local_bytes per thread
-    std::vector<u8> shared_written;    // per byte, empty unless the init check is on
-    std::unique_ptr<RaceChecker> race; // null unless the race check is on
-    bool watched = false;              // any of race, init, counters: loads and stores take the slow path
+    char* local = nullptr;              // kernel->local_bytes per thread
+    std::vector<u8> shared_written;     // per byte, empty unless the init check is on
+    std::unique_ptr<RaceChecker> race;  // null unless the race check is on
+    bool watched = false;               // any of race, init, counters: loads and stores take the slow path
     std::vector<char> storage;
 
     void start(Dim3 block_index);
@@ -111,11 +112,13 @@ struct Block {
 // A kernel did something a GPU would fault on or a sanitizer would report. `report` is complete.
 struct KernelFault : std::runtime_error {
     int cuda_error;
-    KernelFault(const std::string& report, int cuda_error) : std::runtime_error(report), cuda_error(cuda_error) {}
+    KernelFault(const std::string& report, int cuda_error)
+        : std::runtime_error(report), cuda_error(cuda_error) {}
 };
 
 // Values of cudaError used in faults.
-constexpr int kIllegalAddress = 700, kMisaligned = 716, kAssert = 710, kLaunchFailure = 719, kLaunchTimeout = 702;
+constexpr int kIllegalAddress = 700, kMisaligned = 716, kAssert = 710, kLaunchFailure = 719,
+              kLaunchTimeout = 702;
 
 // Throws KernelFault naming kernel, block, thread (if lane >= 0) and source line.
 [[noreturn]] void fault(const Warp& w, const Inst& i, int lane, int cuda_error, const std::string& what);

@@ -33,7 +33,8 @@ bool process_ended(int pid) {
     std::string line;
     if (!std::getline(stat, line)) return false;
     size_t name_end = line.rfind(')');
-    return name_end != std::string::npos && name_end + 2 < line.size() && (line[name_end + 2] == 'Z' || line[name_end + 2] == 'X');
+    return name_end != std::string::npos && name_end + 2 < line.size() &&
+           (line[name_end + 2] == 'Z' || line[name_end + 2] == 'X');
 }
 
 }  // namespace
@@ -45,10 +46,12 @@ double SharedArea::now() {
 }
 
 SharedArea::SharedArea(const std::string& name, int rank, int ranks) : rank_(rank), ranks_(ranks) {
-    size_t header = (sizeof(RankState) * kMaxRanks + sizeof(Channel) * size_t(ranks) * size_t(ranks) + 4095) / 4096 * 4096;
+    size_t header = (sizeof(RankState) * kMaxRanks + sizeof(Channel) * size_t(ranks) * size_t(ranks) + 4095) /
+                    4096 * 4096;
     bytes_ = header + kSlotBytes * size_t(ranks) + chunk_bytes() * size_t(ranks) * size_t(ranks);
     int fd = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-    if (fd < 0 || ftruncate(fd, off_t(bytes_)) != 0) standin_stop(("nccl: cannot create shared memory " + name + ": " + std::strerror(errno)).c_str());
+    if (fd < 0 || ftruncate(fd, off_t(bytes_)) != 0)
+        standin_stop(("nccl: cannot create shared memory " + name + ": " + std::strerror(errno)).c_str());
     void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) standin_stop("nccl: cannot map shared memory");
@@ -57,7 +60,8 @@ SharedArea::SharedArea(const std::string& name, int rank, int ranks) : rank_(ran
     channels_ = reinterpret_cast<Channel*>(base_ + sizeof(RankState) * kMaxRanks);
     slots_ = base_ + header;
     channel_data_ = slots_ + kSlotBytes * size_t(ranks);
-    if (state_[rank].pid.exchange(getpid()) != 0) standin_stop(("ncclCommInitRank: rank " + std::to_string(rank) + " joined twice").c_str());
+    if (state_[rank].pid.exchange(getpid()) != 0)
+        standin_stop(("ncclCommInitRank: rank " + std::to_string(rank) + " joined twice").c_str());
     barrier("ncclCommInitRank");
     if (rank == 0) shm_unlink(name.c_str());
 }
@@ -67,18 +71,25 @@ SharedArea::~SharedArea() {
     munmap(base_, bytes_);
 }
 
-void SharedArea::leave() { state_[rank_].left = 1; }
+void SharedArea::leave() {
+    state_[rank_].left = 1;
+}
 
 void SharedArea::give_up(const std::string& missing, const char* what, bool dead) const {
-    std::string message = "rank " + std::to_string(rank_) + " of " + std::to_string(ranks_) + ": " + what + ": ";
-    if (dead) message += "rank " + missing + " has ended";
-    else message += "waited " + std::to_string(int(timeout_seconds())) + " s for rank " + missing + " (CUSIM_NCCL_TIMEOUT)";
+    std::string message =
+        "rank " + std::to_string(rank_) + " of " + std::to_string(ranks_) + ": " + what + ": ";
+    if (dead)
+        message += "rank " + missing + " has ended";
+    else
+        message += "waited " + std::to_string(int(timeout_seconds())) + " s for rank " + missing +
+                   " (CUSIM_NCCL_TIMEOUT)";
     standin_stop(message.c_str());
 }
 
 void SharedArea::pause(int partner, double start, const char* what) const {
     static int pauses = 0;
-    if (++pauses % 200 == 0 && (process_ended(state_[partner].pid) || state_[partner].left)) give_up(std::to_string(partner), what, true);
+    if (++pauses % 200 == 0 && (process_ended(state_[partner].pid) || state_[partner].left))
+        give_up(std::to_string(partner), what, true);
     if (now() - start > timeout_seconds()) give_up(std::to_string(partner), what, false);
     usleep(20);
 }
@@ -104,8 +115,10 @@ void SharedArea::barrier(const char* what) {
         }
         if (missing.empty()) return;
         if (dead || now() - start > timeout_seconds()) give_up(missing, what, dead);
-        if (tries > 50) usleep(50);
-        else sched_yield();
+        if (tries > 50)
+            usleep(50);
+        else
+            sched_yield();
     }
 }
 
@@ -115,11 +128,12 @@ void SharedArea::agree(const Call& call, const char* what) {
     for (int r = 0; r < ranks_; r++) {
         const Call& other = state_[r].call;
         if (other == call) continue;
-        std::string message = "rank " + std::to_string(rank_) + ": " + what + " with " + std::to_string(call.count) +
-                              " elements of type " + std::to_string(call.type) + ", but rank " + std::to_string(r) +
-                              (other.kind == call.kind ? " passes " : " calls another collective, with ") +
-                              std::to_string(other.count) + " elements of type " + std::to_string(other.type) + ", op " +
-                              std::to_string(other.op) + ", root " + std::to_string(other.root);
+        std::string message =
+            "rank " + std::to_string(rank_) + ": " + what + " with " + std::to_string(call.count) +
+            " elements of type " + std::to_string(call.type) + ", but rank " + std::to_string(r) +
+            (other.kind == call.kind ? " passes " : " calls another collective, with ") +
+            std::to_string(other.count) + " elements of type " + std::to_string(other.type) + ", op " +
+            std::to_string(other.op) + ", root " + std::to_string(other.root);
         standin_stop(message.c_str());
     }
     barrier(what);

@@ -1,8 +1,8 @@
 // shared_area.h: the memory the ranks of a communicator share, and waiting in it.
 //
-// Every rank is a process; the area is a POSIX shared-memory file named by the unique id, unlinked once all have joined.
-// A wait that lasts too long (CUSIM_NCCL_TIMEOUT seconds, default 60), or a partner whose process has ended, ends the
-// program with a message that names the missing ranks.
+// Every rank is a process; the area is a POSIX shared-memory file named by the unique id, unlinked once all
+// have joined. A wait that lasts too long (CUSIM_NCCL_TIMEOUT seconds, default 60), or a partner whose
+// process has ended, ends the program with a message that names the missing ranks.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -18,7 +18,9 @@ constexpr size_t kSlotBytes = size_t(1) << 20;
 struct Call {
     int32_t kind = 0, type = 0, op = 0, root = 0;
     uint64_t count = 0;
-    bool operator==(const Call& o) const { return kind == o.kind && type == o.type && op == o.op && root == o.root && count == o.count; }
+    bool operator==(const Call& o) const {
+        return kind == o.kind && type == o.type && op == o.op && root == o.root && count == o.count;
+    }
 };
 
 struct RankState {
@@ -56,7 +58,9 @@ class SharedArea {
 
   private:
     Channel& channel(int from, int to) const { return channels_[from * ranks_ + to]; }
-    char* channel_data(int from, int to) const { return channel_data_ + (size_t(from) * size_t(ranks_) + size_t(to)) * chunk_bytes(); }
+    char* channel_data(int from, int to) const {
+        return channel_data_ + (size_t(from) * size_t(ranks_) + size_t(to)) * chunk_bytes();
+    }
     [[noreturn]] void give_up(const std::string& missing, const char* what, bool dead) const;
 
     int rank_, ranks_;

@@ -1,5 +1,5 @@
-// decode.cpp: walks a function and its callees (inlined, so that every call site has its own registers and local
-// variables), resolves operands and lets the builders of exec/ emit instructions.
+// decode.cpp: walks a function and its callees (inlined, so that every call site has its own registers and
+// local variables), resolves operands and lets the builders of exec/ emit instructions.
 #include "decode.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace cusim {
 
-// ---- Form ------------------------------------------------------------------------------------------------------
+// ---- Form
+// ------------------------------------------------------------------------------------------------------
 
 Form::Form(std::string_view opcode) {
     size_t at = 0;
@@ -18,8 +19,10 @@ Form::Form(std::string_view opcode) {
         size_t dot = opcode.find('.', at);
         if (dot == opcode.npos) dot = opcode.size();
         std::string_view part = opcode.substr(at, dot - at);
-        if (first) base_ = part;
-        else modifiers_.push_back(part);
+        if (first)
+            base_ = part;
+        else
+            modifiers_.push_back(part);
         first = false;
         at = dot + 1;
     }
@@ -51,19 +54,20 @@ Type Form::take_type() {
     return Type::None;
 }
 
-// ---- names -----------------------------------------------------------------------------------------------------
+// ---- names
+// -----------------------------------------------------------------------------------------------------
 
 // One instance of a function body: the entry, or a callee inlined at one call.
 struct Decoder::Frame {
     Function* function = nullptr;
     const Body* body = nullptr;
-    std::vector<int> first_register;   // by variable: id of its first register, -1 before use
-    std::vector<s64> place;            // by variable: offset in local or shared memory, -1 before use
-    std::vector<int> pc;               // by body instruction
+    std::vector<int> first_register;  // by variable: id of its first register, -1 before use
+    std::vector<s64> place;           // by variable: offset in local or shared memory, -1 before use
+    std::vector<int> pc;              // by body instruction
     std::unordered_map<std::string_view, u32> params;  // of a callee: offset in local memory
     struct Fixup {
         size_t at;
-        int more;  // index in Inst::more, -1: immediate
+        int more;    // index in Inst::more, -1: immediate
         int target;  // body instruction; body size: the function's end
     };
     std::vector<Fixup> fixups;
@@ -73,7 +77,9 @@ void Decoder::error(const std::string& what) const {
     if (!ast_) throw PtxError(what, 0);
     Inst here;
     here.source = ast_;
-    throw PtxError("'" + std::string(ast_->opcode.substr(0, 80)) + "' at " + kernel_.file_of(here) + ": " + what, ast_->ptx_line);
+    throw PtxError(
+        "'" + std::string(ast_->opcode.substr(0, 80)) + "' at " + kernel_.file_of(here) + ": " + what,
+        ast_->ptx_line);
 }
 
 void Decoder::unknown(const std::string& what, const char* file) const {
@@ -120,23 +126,48 @@ struct SpecialName {
     Special special;
 };
 const SpecialName kSpecials[] = {
-    {"%tid.x", Special::TidX}, {"%tid.y", Special::TidY}, {"%tid.z", Special::TidZ},
-    {"%ntid.x", Special::NtidX}, {"%ntid.y", Special::NtidY}, {"%ntid.z", Special::NtidZ},
-    {"%ctaid.x", Special::CtaidX}, {"%ctaid.y", Special::CtaidY}, {"%ctaid.z", Special::CtaidZ},
-    {"%nctaid.x", Special::NctaidX}, {"%nctaid.y", Special::NctaidY}, {"%nctaid.z", Special::NctaidZ},
-    {"%laneid", Special::LaneId}, {"%warpid", Special::WarpId}, {"%nwarpid", Special::NWarpId},
-    {"%smid", Special::SmId}, {"%nsmid", Special::NSmId}, {"%gridid", Special::GridId},
-    {"%lanemask_eq", Special::LaneMaskEq}, {"%lanemask_le", Special::LaneMaskLe},
-    {"%lanemask_lt", Special::LaneMaskLt}, {"%lanemask_ge", Special::LaneMaskGe},
-    {"%lanemask_gt", Special::LaneMaskGt}, {"%dynamic_smem_size", Special::DynamicSharedSize},
-    {"%total_smem_size", Special::TotalSharedSize}, {"%envreg1", Special::EnvReg1},
+    {"%tid.x", Special::TidX},
+    {"%tid.y", Special::TidY},
+    {"%tid.z", Special::TidZ},
+    {"%ntid.x", Special::NtidX},
+    {"%ntid.y", Special::NtidY},
+    {"%ntid.z", Special::NtidZ},
+    {"%ctaid.x", Special::CtaidX},
+    {"%ctaid.y", Special::CtaidY},
+    {"%ctaid.z", Special::CtaidZ},
+    {"%nctaid.x", Special::NctaidX},
+    {"%nctaid.y", Special::NctaidY},
+    {"%nctaid.z", Special::NctaidZ},
+    {"%laneid", Special::LaneId},
+    {"%warpid", Special::WarpId},
+    {"%nwarpid", Special::NWarpId},
+    {"%smid", Special::SmId},
+    {"%nsmid", Special::NSmId},
+    {"%gridid", Special::GridId},
+    {"%lanemask_eq", Special::LaneMaskEq},
+    {"%lanemask_le", Special::LaneMaskLe},
+    {"%lanemask_lt", Special::LaneMaskLt},
+    {"%lanemask_ge", Special::LaneMaskGe},
+    {"%lanemask_gt", Special::LaneMaskGt},
+    {"%dynamic_smem_size", Special::DynamicSharedSize},
+    {"%total_smem_size", Special::TotalSharedSize},
+    {"%envreg1", Special::EnvReg1},
     {"%envreg2", Special::EnvReg2},
     // Without clusters every block is a cluster of its own.
-    {"%clusterid.x", Special::CtaidX}, {"%clusterid.y", Special::CtaidY}, {"%clusterid.z", Special::CtaidZ},
-    {"%nclusterid.x", Special::NctaidX}, {"%nclusterid.y", Special::NctaidY}, {"%nclusterid.z", Special::NctaidZ},
-    {"%cluster_ctaid.x", Special::Zero}, {"%cluster_ctaid.y", Special::Zero}, {"%cluster_ctaid.z", Special::Zero},
-    {"%cluster_nctaid.x", Special::One}, {"%cluster_nctaid.y", Special::One}, {"%cluster_nctaid.z", Special::One},
-    {"%cluster_ctarank", Special::Zero}, {"%cluster_nctarank", Special::One},
+    {"%clusterid.x", Special::CtaidX},
+    {"%clusterid.y", Special::CtaidY},
+    {"%clusterid.z", Special::CtaidZ},
+    {"%nclusterid.x", Special::NctaidX},
+    {"%nclusterid.y", Special::NctaidY},
+    {"%nclusterid.z", Special::NctaidZ},
+    {"%cluster_ctaid.x", Special::Zero},
+    {"%cluster_ctaid.y", Special::Zero},
+    {"%cluster_ctaid.z", Special::Zero},
+    {"%cluster_nctaid.x", Special::One},
+    {"%cluster_nctaid.y", Special::One},
+    {"%cluster_nctaid.z", Special::One},
+    {"%cluster_ctarank", Special::Zero},
+    {"%cluster_nctarank", Special::One},
 };
 
 }  // namespace
@@ -244,7 +275,8 @@ u64 Decoder::address_of(const Operand& o, Space& space) {
     return base + u64(o.value);
 }
 
-// ---- operands --------------------------------------------------------------------------------------------------
+// ---- operands
+// --------------------------------------------------------------------------------------------------
 
 Column Decoder::new_constant(u64 bits, int bytes) {
     std::vector<char>& file = kernel_.constants;
@@ -261,7 +293,8 @@ Column Decoder::constant(u64 bits, int bytes) {
     return it->second;
 }
 
-// Where dynamic shared memory begins is known only when all static variables have been met: patched at the end.
+// Where dynamic shared memory begins is known only when all static variables have been met: patched at the
+// end.
 Column Decoder::address_constant(const Operand& o, int bytes, Space& space) {
     const Variable* v = variable(o);
     if (!v || v->space != Space::Shared || v->count != 0) return constant(address_of(o, space), bytes);
@@ -324,7 +357,8 @@ Column Decoder::read_any_width(const Operand& o, Type type, u8& bytes) {
         case Operand::Name: {
             int r = find_register(o.name);
             if (r >= 0) {
-                if (registers_[r].predicate != (type == Type::Pred)) error("predicate and value registers mixed");
+                if (registers_[r].predicate != (type == Type::Pred))
+                    error("predicate and value registers mixed");
                 reads_.push_back(r);
                 bytes = u8(registers_[r].bytes);
                 return Column(r) << 1;
@@ -370,8 +404,8 @@ Column Decoder::write(const Operand& o, Type type) {
     u8 bytes;
     Column c = write_any_width(o, bytes);
     if (bytes != expected || registers_[c >> 1].predicate != (type == Type::Pred))
-        error(text("destination '%s' has %d bytes, the instruction's type %d", std::string(o.name).c_str(), bytes,
-                   expected));
+        error(text("destination '%s' has %d bytes, the instruction's type %d", std::string(o.name).c_str(),
+                   bytes, expected));
     return c;
 }
 
@@ -403,14 +437,16 @@ s64 Decoder::immediate(size_t i) {
     return operand(i).value;
 }
 
-// ---- code ------------------------------------------------------------------------------------------------------
+// ---- code
+// ------------------------------------------------------------------------------------------------------
 
 void Decoder::emit(Inst inst) {
     if (kernel_.code.size() >= kLongestKernel) error("the kernel is too long");
     inst.source = ast_;
     if (ast_ && !ast_->guard.empty()) {
         int r = find_register(ast_->guard);
-        if (r < 0 || !registers_[r].predicate) error("guard '" + std::string(ast_->guard) + "' is no predicate");
+        if (r < 0 || !registers_[r].predicate)
+            error("guard '" + std::string(ast_->guard) + "' is no predicate");
         inst.guard = Column(r) << 1;
         inst.guard_negated = ast_->guard_negated;
         reads_.push_back(r);
@@ -480,7 +516,7 @@ void Decoder::call() {
     if (find_register(name) >= 0) unknown("indirect call", "ptx/decode.cpp (call)");
     auto it = module_.functions.find(name);
     if (it == module_.functions.end()) error("call of unknown function '" + std::string(name) + "'");
-    Function& callee = const_cast<Function&>(it->second);
+    Function& callee = it->second;
     std::vector<u32> args, outs;
     for (size_t k = 0; arguments && k < arguments->parts.size(); k++) args.push_back(place(arguments, k));
     for (size_t k = 0; results && k < results->parts.size(); k++) outs.push_back(place(results, k));
@@ -542,8 +578,10 @@ void Decoder::body(Function& f, Frame& frame) {
     }
     for (const Frame::Fixup& x : frame.fixups) {
         int target = frame.pc[size_t(x.target)];
-        if (x.more < 0) kernel_.code[x.at].immediate = target;
-        else kernel_.code[x.at].more[size_t(x.more)] = target;
+        if (x.more < 0)
+            kernel_.code[x.at].immediate = target;
+        else
+            kernel_.code[x.at].more[size_t(x.more)] = target;
     }
 }
 
@@ -551,6 +589,7 @@ Kernel Decoder::decode(Function& entry) {
     kernel_ = Kernel();
     kernel_.name = entry.name;
     kernel_.module = &module_;
+    kernel_.max_threads = entry.max_threads;
     kernel_.special.assign(size_t(Special::Count), kNoColumn);
     u64 at = 0;
     for (const Variable& p : entry.params) {

@@ -1,5 +1,5 @@
-// decode.h: turns a parsed function into a Kernel: calls inlined, operands resolved, handlers chosen by the tables of
-// exec/, registers packed.
+// decode.h: turns a parsed function into a Kernel: calls inlined, operands resolved, handlers chosen by the
+// tables of exec/, registers packed.
 #pragma once
 #include <functional>
 #include <map>
@@ -32,19 +32,21 @@ class Form {
     std::vector<std::string_view> modifiers_;
 };
 
-// Builds one kernel. Instruction builders (exec/*.cpp) use the operand functions; every operand must be named as read
-// or written, since liveness is computed from that.
+// Builds one kernel. Instruction builders (exec/*.cpp) use the operand functions; every operand must be named
+// as read or written, since liveness is computed from that.
 class Decoder {
   public:
-    Decoder(const Module& module, SymbolAddress address) : module_(module), address_(std::move(address)) {}
+    Decoder(Module& module, SymbolAddress address) : module_(module), address_(std::move(address)) {}
     Kernel decode(Function& entry);
 
-    // --- for instruction builders -------------------------------------------------------------------------------
+    // --- for instruction builders
+    // -------------------------------------------------------------------------------
     const Instruction& ast() const { return *ast_; }
     size_t operand_count() const { return ast_->operands.size(); }
     const Operand& operand(size_t i) const;
-    // The column of operand i, read or written as `type`. Integer constants become constant columns. Registers must
-    // have the type's width unless `any_width`, which reports the width found in Inst::register_bytes.
+    // The column of operand i, read or written as `type`. Integer constants become constant columns.
+    // Registers must have the type's width unless `any_width`, which reports the width found in
+    // Inst::register_bytes.
     Column read(const Operand& o, Type type);
     Column write(const Operand& o, Type type);
     Column read(size_t i, Type type) { return read(operand(i), type); }
@@ -97,7 +99,7 @@ class Decoder {
     std::vector<int> color(const std::vector<int>& ids) const;
     std::vector<std::vector<int>> successors() const;
 
-    const Module& module_;
+    Module& module_;  // bodies are parsed as they are met
     SymbolAddress address_;
     Kernel kernel_;
     Frame* frame_ = nullptr;
@@ -114,7 +116,8 @@ class Decoder {
 };
 
 // Emits what a call of vprintf, __assertfail ... does; arguments and results are offsets in local memory.
-void emit_system_call(Decoder& d, const std::string& name, const std::vector<u32>& args, const std::vector<u32>& results);
+void emit_system_call(Decoder& d, const std::string& name, const std::vector<u32>& args,
+                      const std::vector<u32>& results);
 
 using Builder = void (*)(Decoder&, Form&);
 // The builder for a base opcode, null if unknown. Tables are assembled once from exec/*.cpp.

@@ -5,11 +5,15 @@ namespace cusim {
 
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 bool is_word_start(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '%' || c == '.';
 }
-bool is_word(char c) { return is_word_start(c) || is_digit(c); }
+bool is_word(char c) {
+    return is_word_start(c) || is_digit(c);
+}
 
 }  // namespace
 
@@ -90,7 +94,8 @@ bool Lexer::take(std::string_view word) {
 }
 
 void Lexer::fail(const std::string& what) const {
-    std::string found = token_.kind == Token::End ? "the end" : "'" + std::string(token_.text.substr(0, 60)) + "'";
+    std::string found =
+        token_.kind == Token::End ? "the end" : "'" + std::string(token_.text.substr(0, 60)) + "'";
     throw PtxError(what + ", found " + found, token_.line);
 }
 

@@ -9,7 +9,7 @@ namespace cusim {
 struct Token {
     enum Kind {
         End,
-        Word,    // a name, directive or opcode: fma.rn.f32  %tid.x  .param  $L__BB0_1  ld.global.L1::no_allocate
+        Word,  // a name, directive or opcode: fma.rn.f32  %tid.x  .param  $L__BB0_1 ld.global.L1::no_allocate
         Number,  // 12  0x1F  0f3F800000  0d3FF0000000000000  1.5
         String,  // without its quotes
         Punct,   // one character

@@ -1,7 +1,8 @@
-// module.h: what the parser makes of PTX text: modules, functions, and bodies that are parsed when first needed.
+// module.h: what the parser makes of PTX text: modules, functions, and bodies that are parsed when first
+// needed.
 //
-// Names in a body are resolved by scope ({ ... } blocks nest, inner declarations hide outer ones), so that inline
-// assembly with its own registers and labels needs no renaming.
+// Names in a body are resolved by scope ({ ... } blocks nest, inner declarations hide outer ones), so that
+// inline assembly with its own registers and labels needs no renaming.
 #pragma once
 #include <map>
 #include <memory>
@@ -14,14 +15,36 @@
 namespace cusim {
 
 enum class Type : u8 {
-    None, Pred, B8, B16, B32, B64, B128, U8, U16, U32, U64, S8, S16, S32, S64,
-    F16, F16x2, BF16, BF16x2, TF32, F32, F64, U16x2, S16x2,
+    None,
+    Pred,
+    B8,
+    B16,
+    B32,
+    B64,
+    B128,
+    U8,
+    U16,
+    U32,
+    U64,
+    S8,
+    S16,
+    S32,
+    S64,
+    F16,
+    F16x2,
+    BF16,
+    BF16x2,
+    TF32,
+    F32,
+    F64,
+    U16x2,
+    S16x2,
 };
 
-int type_bytes(Type type);                 // 4 for F16x2; 4 for Pred (a mask of lanes)
-bool type_is_signed(Type type);            // S8..S64
-bool type_is_float(Type type);             // F16..F64
-Type parse_type(std::string_view name);    // "f32" -> F32; None if it is no type
+int type_bytes(Type type);               // 4 for F16x2; 4 for Pred (a mask of lanes)
+bool type_is_signed(Type type);          // S8..S64
+bool type_is_float(Type type);           // F16..F64
+Type parse_type(std::string_view name);  // "f32" -> F32; None if it is no type
 const char* type_name(Type type);
 
 enum class Space : u8 { None, Reg, Generic, Global, Shared, Local, Const, Param };
@@ -38,11 +61,11 @@ struct Variable {
     std::string name;
     Space space = Space::None;
     Type type = Type::None;
-    int vector = 1;       // elements of a .v2/.v4 declaration
-    u64 count = 1;        // array length; 0 for extern arrays
-    int align = 0;        // bytes
+    int vector = 1;  // elements of a .v2/.v4 declaration
+    u64 count = 1;   // array length; 0 for extern arrays
+    int align = 0;   // bytes
     bool external = false;
-    bool range = false;   // a register family %r<count>
+    bool range = false;  // a register family %r<count>
     std::vector<Initialiser> init;
     u64 bytes() const { return u64(type_bytes(type)) * vector * count; }
 };
@@ -65,8 +88,8 @@ struct Operand {
     std::vector<Operand> parts;
 };
 
-// A place in the CUDA source: file index of the module's .file table, line; 0 when unknown. For an inlined function also
-// the place in the kernel that (through others perhaps) called it.
+// A place in the CUDA source: file index of the module's .file table, line; 0 when unknown. For an inlined
+// function also the place in the kernel that (through others perhaps) called it.
 struct Location {
     int file = 0, line = 0;
     int caller_file = 0, caller_line = 0;
@@ -103,6 +126,7 @@ struct Function {
     std::string_view text;  // of the body, empty if only declared
     int text_line = 0;
     std::unique_ptr<Body> body;  // after parse_body
+    u32 max_threads = 1024;      // per block: __launch_bounds__
 };
 
 struct Module {

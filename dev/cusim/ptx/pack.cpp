@@ -1,8 +1,10 @@
-// pack.cpp: gives virtual registers their columns. Liveness is a dataflow analysis over basic blocks (a value set in
-// a conditional inside a loop lives across the back edge); registers that are never alive together share a column.
+// pack.cpp: gives virtual registers their columns. Liveness is a dataflow analysis over basic blocks (a value
+// set in a conditional inside a loop lives across the back edge); registers that are never alive together
+// share a column.
 //
-// Sharing is sound per lane: lanes that diverge each follow a path of the same graph and write only their own entries.
-// A destination never shares with a source of its own instruction, so handlers may write while they read.
+// Sharing is sound per lane: lanes that diverge each follow a path of the same graph and write only their own
+// entries. A destination never shares with a source of its own instruction, so handlers may write while they
+// read.
 #include <algorithm>
 
 #include "decode.h"

@@ -98,7 +98,9 @@ class BodyParser {
         scope().variables[*body_->names.back()] = int(body_->variables.size()) - 1;
     }
 
-    static u64 place(s64 file, s64 line, s64 column) { return u64(file) << 48 ^ u64(line) << 20 ^ u64(column); }
+    static u64 place(s64 file, s64 line, s64 column) {
+        return u64(file) << 48 ^ u64(line) << 20 ^ u64(column);
+    }
 
     bool in_toolkit(int file) const {
         auto it = module_.files.find(file);
@@ -106,9 +108,11 @@ class BodyParser {
                                              it->second.find("cuda/include/") != std::string::npos);
     }
 
-    // Code inlined from the toolkit's headers (bf16 arithmetic, shuffles) is reported at the line that used it.
+    // Code inlined from the toolkit's headers (bf16 arithmetic, shuffles) is reported at the line that used
+    // it.
     void location() {
-        s64 file = parse_signed_integer(in_), line = parse_signed_integer(in_), column = parse_signed_integer(in_);
+        s64 file = parse_signed_integer(in_), line = parse_signed_integer(in_),
+            column = parse_signed_integer(in_);
         Location here{int(file), int(line), 0, 0};
         bool outer_known = false;
         Location outer;
@@ -117,7 +121,8 @@ class BodyParser {
                 in_.next();
                 if (in_.take('+')) in_.next();
             } else if (in_.take("inlined_at")) {
-                s64 f = parse_signed_integer(in_), l = parse_signed_integer(in_), c = parse_signed_integer(in_);
+                s64 f = parse_signed_integer(in_), l = parse_signed_integer(in_),
+                    c = parse_signed_integer(in_);
                 auto it = resolved_.find(place(f, l, c));
                 outer = it != resolved_.end() ? it->second : Location{int(f), int(l), 0, 0};
                 outer_known = true;
@@ -212,8 +217,10 @@ class BodyParser {
         o.kind = Operand::Address;
         if (in_.peek().kind == Token::Word) {
             o.name = in_.next().text;
-            if (in_.take('+')) o.value = parse_signed_integer(in_);
-            else if (in_.peek().is('-')) o.value = parse_signed_integer(in_);
+            if (in_.take('+'))
+                o.value = parse_signed_integer(in_);
+            else if (in_.peek().is('-'))
+                o.value = parse_signed_integer(in_);
         } else {
             o.value = parse_signed_integer(in_);
         }

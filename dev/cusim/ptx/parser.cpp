@@ -1,4 +1,5 @@
 // parser.cpp: module level of PTX: directives, variables with initialisers, function signatures.
+#include <algorithm>
 #include <cstring>
 
 #include "parse.h"
@@ -17,7 +18,8 @@ s64 parse_integer(Lexer& in, const Token& number) {
     }
     char* end;
     u64 value = std::strtoull(begin, &end, base);
-    if (end == begin || *end) throw PtxError("not a number: '" + std::string(number.text.substr(0, 40)) + "'", number.line);
+    if (end == begin || *end)
+        throw PtxError("not a number: '" + std::string(number.text.substr(0, 40)) + "'", number.line);
     (void)in;
     return s64(value);
 }
@@ -39,7 +41,8 @@ u64 float_bits(std::string_view text, int line) {
     char* end;
     std::string digits(text.substr(2));
     u64 bits = std::strtoull(digits.c_str(), &end, 16);
-    if (digits.empty() || *end) throw PtxError("not a float constant: '" + std::string(text.substr(0, 40)) + "'", line);
+    if (digits.empty() || *end)
+        throw PtxError("not a float constant: '" + std::string(text.substr(0, 40)) + "'", line);
     return bits;
 }
 
@@ -102,7 +105,8 @@ Operand parse_constant(Lexer& in, const Token& t, bool minus) {
     } else if (s.size() > 2 && s[0] == '0' && (s[1] == 'd' || s[1] == 'D')) {
         o.kind = Operand::Float64;
         o.value = s64(float_bits(s, t.line) ^ (minus ? u64(1) << 63 : 0));
-    } else if (s.find('.') != s.npos || (s.substr(0, 2) != "0x" && s.substr(0, 2) != "0X" && s.find_first_of("eE") != s.npos)) {
+    } else if (s.find('.') != s.npos ||
+               (s.substr(0, 2) != "0x" && s.substr(0, 2) != "0X" && s.find_first_of("eE") != s.npos)) {
         std::string digits(s);
         if (digits.back() == 'e' || digits.back() == 'E') {  // the lexer stops at the exponent's sign
             bool negative = in.take('-');
@@ -125,7 +129,8 @@ Operand parse_constant(Lexer& in, const Token& t, bool minus) {
 
 u64 constant_bits(const Operand& o, Type type) {
     if (o.kind == Operand::Integer) {
-        // An integer constant where a float is expected is that number (PTX converts), except for f16/bf16 bits.
+        // An integer constant where a float is expected is that number (PTX converts), except for f16/bf16
+        // bits.
         if (type == Type::F32) {
             float f = float(o.value);
             u32 bits;
@@ -182,7 +187,8 @@ Variable parse_variable(Lexer& in, Space space, bool external) {
             v.align = int(parse_signed_integer(in));
             if (v.align < 1 || v.align > 4096 || (v.align & (v.align - 1))) in.fail("bad alignment");
         } else if (w == ".ptr") {  // .param .u64 .ptr .global .align 4 name: only a hint
-            while (in.peek().kind == Token::Word && in.peek().text[0] == '.' && in.peek().text != ".align") in.next();
+            while (in.peek().kind == Token::Word && in.peek().text[0] == '.' && in.peek().text != ".align")
+                in.next();
             if (in.take(".align")) parse_signed_integer(in);
             v.name = in.expect_word("a name").text;
             break;
@@ -196,7 +202,8 @@ Variable parse_variable(Lexer& in, Space space, bool external) {
             }
         } else if (w[0] == '.') {
             v.type = parse_type(w.substr(1));
-            if (v.type == Type::None) throw PtxError("unknown type or directive '" + std::string(w) + "'", t.line);
+            if (v.type == Type::None)
+                throw PtxError("unknown type or directive '" + std::string(w) + "'", t.line);
         } else {
             v.name = w;
             break;
@@ -213,7 +220,8 @@ Variable parse_variable(Lexer& in, Space space, bool external) {
         if (!array && n == 0) v.count = 0;
         array = true;
         in.expect(']');
-        if (n > kLargestVariable || v.count > kLargestVariable || v.bytes() > kLargestVariable) in.fail("variable too large");
+        if (n > kLargestVariable || v.count > kLargestVariable || v.bytes() > kLargestVariable)
+            in.fail("variable too large");
     }
     if (in.take('=')) parse_initialisers(in, v);
     return v;
@@ -241,7 +249,12 @@ void parse_function(Lexer& in, Module& m, bool entry) {
     // Launch bounds and attributes: .maxntid 256, 1, 1  .noreturn ...
     while (!in.peek().is('{') && !in.peek().is(';')) {
         if (in.peek().kind == Token::End) in.fail("expected '{' or ';'");
-        in.next();
+        Token t = in.next();
+        if (!t.is(".maxntid") && !t.is(".reqntid")) continue;
+        u64 threads = 1;
+        do threads *= u64(parse_signed_integer(in)) & 0xffff;
+        while (in.take(','));
+        f.max_threads = u32(std::min<u64>(threads, 1024));
     }
     if (in.take('{')) {
         f.text = in.skip_body(f.text_line);
@@ -279,7 +292,8 @@ std::unique_ptr<Module> parse_module(std::string text) {
         std::string_view w = t.text;
         if (w == ".version") {
             std::string number(in.next().text);
-            if (std::sscanf(number.c_str(), "%d.%d", &m->version_major, &m->version_minor) < 1) in.fail("bad .version");
+            if (std::sscanf(number.c_str(), "%d.%d", &m->version_major, &m->version_minor) < 1)
+                in.fail("bad .version");
         } else if (w == ".target") {
             std::string name(in.expect_word("a target").text);
             if (std::sscanf(name.c_str(), "sm_%d", &m->target) != 1) in.fail("bad .target");

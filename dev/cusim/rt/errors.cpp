@@ -1,6 +1,6 @@
 // errors.cpp: error codes of the runtime API, and the two ends a kernel's fault can have.
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 #include "../exec/counters.h"
 #include "runtime.h"
@@ -58,7 +58,9 @@ void* standin_bytes(const void* device, size_t bytes, bool write, const char* ca
     return at;
 }
 
-void standin_stop(const char* message) { stop(message); }
+void standin_stop(const char* message) {
+    stop(message);
+}
 
 namespace {
 
@@ -68,12 +70,15 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     u64 address = reinterpret_cast<u64>(info->si_addr);
     if (address - Memory::kBase < Memory::kReserved) {
         char line[200];
-        int n = std::snprintf(line, sizeof line, "cusim: error: host code touched device memory at 0x%llx (copy it with cudaMemcpy)\n",
-                              (unsigned long long)address);
+        int n = std::snprintf(
+            line, sizeof line,
+            "cusim: error: host code touched device memory at 0x%llx (copy it with cudaMemcpy)\n",
+            (unsigned long long)address);
         if (n > 0 && write(2, line, size_t(n)) < 0) _exit(kExitStatus);
         _exit(kExitStatus);
     }
-    if (previous.sa_flags & SA_SIGINFO && previous.sa_sigaction) return previous.sa_sigaction(signal, info, context);
+    if (previous.sa_flags & SA_SIGINFO && previous.sa_sigaction)
+        return previous.sa_sigaction(signal, info, context);
     std::signal(signal, SIG_DFL);
     std::raise(signal);
 }
@@ -89,7 +94,8 @@ struct ErrorName {
     cudaError_t code;
     const char *name, *text;
 };
-#define ERROR_NAME(code, text) {code, #code, text}
+#define ERROR_NAME(code, text) \
+    { code, #code, text }
 const ErrorName kErrors[] = {
     ERROR_NAME(cudaSuccess, "no error"),
     ERROR_NAME(cudaErrorInvalidValue, "invalid argument"),
@@ -110,25 +116,30 @@ const ErrorName kErrors[] = {
     ERROR_NAME(cudaErrorLaunchFailure, "unspecified launch failure"),
     ERROR_NAME(cudaErrorLaunchTimeout, "the launch timed out and was terminated"),
     ERROR_NAME(cudaErrorAssert, "device-side assert triggered"),
-    ERROR_NAME(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
+    ERROR_NAME(cudaErrorHostMemoryAlreadyRegistered,
+               "part or all of the requested memory range is already mapped"),
     ERROR_NAME(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
     ERROR_NAME(cudaErrorNotSupported, "operation not supported"),
     ERROR_NAME(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices"),
     ERROR_NAME(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
     ERROR_NAME(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
-    ERROR_NAME(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate capture sequences"),
+    ERROR_NAME(cudaErrorStreamCaptureMerge,
+               "operation would result in a merge of separate capture sequences"),
     ERROR_NAME(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
     ERROR_NAME(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
-    ERROR_NAME(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
-    ERROR_NAME(cudaErrorGraphExecUpdateFailure, "the graph update was not performed because it included changes which "
-                                               "violated constraints specific to instantiated graph update"),
+    ERROR_NAME(cudaErrorCapturedEvent,
+               "operation not permitted on an event last recorded in a capturing stream"),
+    ERROR_NAME(cudaErrorGraphExecUpdateFailure,
+               "the graph update was not performed because it included changes which "
+               "violated constraints specific to instantiated graph update"),
     ERROR_NAME(cudaErrorUnknown, "unknown error"),
 };
 
 const ErrorName& error_name(cudaError_t e) {
     for (const ErrorName& n : kErrors)
         if (n.code == e) return n;
-    static const ErrorName unrecognised = {cudaErrorUnknown, "unrecognized error code", "unrecognized error code"};
+    static const ErrorName unrecognised = {cudaErrorUnknown, "unrecognized error code",
+                                           "unrecognized error code"};
     return unrecognised;
 }
 
@@ -143,6 +154,12 @@ CUSIM_API cudaError_t cudaGetLastError() {
     last_error() = Runtime::get().sticky;
     return e;
 }
-CUSIM_API cudaError_t cudaPeekAtLastError() { return last_error(); }
-CUSIM_API const char* cudaGetErrorName(cudaError_t e) { return error_name(e).name; }
-CUSIM_API const char* cudaGetErrorString(cudaError_t e) { return error_name(e).text; }
+CUSIM_API cudaError_t cudaPeekAtLastError() {
+    return last_error();
+}
+CUSIM_API const char* cudaGetErrorName(cudaError_t e) {
+    return error_name(e).name;
+}
+CUSIM_API const char* cudaGetErrorString(cudaError_t e) {
+    return error_name(e).text;
+}

@@ -6,7 +6,9 @@ using namespace cusim;
 namespace {
 u64 next_graph_id = 1;
 // Opaque to the program: only their number can be asked for.
-CUgraphNode_st* node_handle(size_t k) { return reinterpret_cast<CUgraphNode_st*>(k + 1); }
+CUgraphNode_st* node_handle(size_t k) {
+    return reinterpret_cast<CUgraphNode_st*>(k + 1);
+}
 }  // namespace
 
 CUSIM_API cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
@@ -39,13 +41,15 @@ CUSIM_API cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptu
     return done();
 }
 
-CUSIM_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id,
-                                               cudaGraph_t* graph, const cudaGraphNode_t** dependencies,
+CUSIM_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                               unsigned long long* id, cudaGraph_t* graph,
+                                               const cudaGraphNode_t** dependencies,
                                                const cudaGraphEdgeData** edges, size_t* count) {
     Locked locked;
     CUstream_st* s = stream_of(handle);
     if (!s) return done(cudaErrorInvalidResourceHandle);
-    if (dependencies || edges) stop("cudaStreamGetCaptureInfo with dependencies is not known; extend dev/cusim/rt/graph.cpp");
+    if (dependencies || edges)
+        stop("cudaStreamGetCaptureInfo with dependencies is not known; extend dev/cusim/rt/graph.cpp");
     *status = s->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     if (id) *id = s->capture ? s->capture->id : 0;
     if (graph) *graph = s->capture;
@@ -53,7 +57,9 @@ CUSIM_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCa
     return done();
 }
 
-CUSIM_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return done(); }
+CUSIM_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
+    return done();
+}
 
 CUSIM_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
     Locked locked;
@@ -70,17 +76,21 @@ CUSIM_API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t gr
     *exec = new CUgraphExec_st{graph->operations};
     return done();
 }
-CUSIM_API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
+CUSIM_API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                                    unsigned long long flags) {
     return cudaGraphInstantiate(exec, graph, flags);
 }
 
-CUSIM_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* info) {
+CUSIM_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
+                                          cudaGraphExecUpdateResultInfo* info) {
     Locked locked;
     if (!exec || !graph) return done(cudaErrorInvalidValue);
     bool same = exec->operations.size() == graph->operations.size();
     for (size_t k = 0; same && k < graph->operations.size(); k++)
         same = std::string_view(exec->operations[k].name) == graph->operations[k].name;
-    if (info) *info = {same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged, nullptr, nullptr};
+    if (info)
+        *info = {same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged, nullptr,
+                 nullptr};
     if (!same) return done(cudaErrorGraphExecUpdateFailure);
     exec->operations = graph->operations;
     return done();
@@ -97,7 +107,9 @@ CUSIM_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle)
     return done();
 }
 
-CUSIM_API cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return done(); }
+CUSIM_API cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+    return done();
+}
 CUSIM_API cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     Locked locked;
     delete graph;

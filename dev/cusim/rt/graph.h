@@ -1,4 +1,5 @@
-// graph.h: a captured graph is the list of its operations in the order of capture, which respects all dependencies.
+// graph.h: a captured graph is the list of its operations in the order of capture, which respects all
+// dependencies.
 #pragma once
 #include "stream.h"
 

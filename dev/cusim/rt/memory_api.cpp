@@ -1,7 +1,7 @@
 // memory_api.cpp: allocation, copies, fills, symbols, pointer queries.
 //
-// Copies follow the documented rules: pageable host memory is read when the call is made (the real driver stages it),
-// pinned memory when the copy runs; a copy into pageable memory returns when it has arrived.
+// Copies follow the documented rules: pageable host memory is read when the call is made (the real driver
+// stages it), pinned memory when the copy runs; a copy into pageable memory returns when it has arrived.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -12,8 +12,12 @@ namespace cusim {
 
 namespace {
 
-Memory& memory() { return Runtime::get().memory; }
-u64 address_of(const void* p) { return reinterpret_cast<u64>(p); }
+Memory& memory() {
+    return Runtime::get().memory;
+}
+u64 address_of(const void* p) {
+    return reinterpret_cast<u64>(p);
+}
 
 // One side of a copy.
 struct Side {
@@ -21,8 +25,8 @@ struct Side {
     char* bytes = nullptr;
 };
 
-// `p` as the program means it by `kind`. A device address outside every allocation, or one that runs out of its
-// allocation, ends the program with the call's name.
+// `p` as the program means it by `kind`. A device address outside every allocation, or one that runs out of
+// its allocation, ends the program with the call's name.
 Side side(const void* p, size_t bytes, bool is_device, const char* call) {
     Side s;
     u64 a = address_of(p);
@@ -32,7 +36,9 @@ Side side(const void* p, size_t bytes, bool is_device, const char* call) {
     if (found && found->contains(a, bytes)) {
         s.bytes = found->data + (a - found->start);
     } else if (s.device || found) {
-        report_fault(text("%s: invalid device range of %zu bytes at %p: %s", call, bytes, p, memory().explain(a).c_str()), cudaErrorInvalidValue);
+        report_fault(text("%s: invalid device range of %zu bytes at %p: %s", call, bytes, p,
+                          memory().explain(a).c_str()),
+                     cudaErrorInvalidValue);
     } else {
         s.bytes = static_cast<char*>(const_cast<void*>(p));
     }
@@ -44,8 +50,10 @@ void copy_marks(u64 to, u64 from, size_t bytes) {
     Allocation *t = memory().find(to), *f = memory().find(from);
     if (!t || t->written.empty()) return;
     u8* mark = &t->written[to - t->start];
-    if (f && !f->written.empty()) std::memcpy(mark, &f->written[from - f->start], bytes);
-    else std::memset(mark, 1, bytes);
+    if (f && !f->written.empty())
+        std::memcpy(mark, &f->written[from - f->start], bytes);
+    else
+        std::memset(mark, 1, bytes);
 }
 
 struct Copy {
@@ -64,8 +72,10 @@ cudaError_t copy(const char* call, Copy c, cudaMemcpyKind kind, cudaStream_t han
     if (!c.to || !c.from) return done(cudaErrorInvalidValue);
     if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return done(cudaErrorInvalidMemcpyDirection);
     if (stream->capture && !async) return done(cudaErrorStreamCaptureUnsupported);
-    Side to = side(c.to, c.to_bytes(), kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice, call);
-    Side from = side(c.from, c.from_bytes(), kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice, call);
+    Side to =
+        side(c.to, c.to_bytes(), kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice, call);
+    Side from = side(c.from, c.from_bytes(),
+                     kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice, call);
     if (!to.bytes || !from.bytes) return done();
     bool claims_host_to = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToHost;
     bool claims_host_from = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyHostToHost;
@@ -81,7 +91,9 @@ cudaError_t copy(const char* call, Copy c, cudaMemcpyKind kind, cudaStream_t han
     enqueue(stream, call, [=] {
         // The memory may have been freed in the meantime: look again.
         char* t = check_live && to.device ? side(c.to, c.to_bytes(), true, call).bytes : to.bytes;
-        const char* f = staged ? staged->data() : from.device ? side(c.from, c.from_bytes(), true, call).bytes : from.bytes;
+        const char* f = staged        ? staged->data()
+                        : from.device ? side(c.from, c.from_bytes(), true, call).bytes
+                                      : from.bytes;
         if (!t || !f) return;
         for (size_t row = 0; row < c.height; row++) {
             std::memmove(t + row * c.to_pitch, f + row * c.from_pitch, c.width);
@@ -93,7 +105,8 @@ cudaError_t copy(const char* call, Copy c, cudaMemcpyKind kind, cudaStream_t han
     return done();
 }
 
-cudaError_t fill(const char* call, void* p, size_t pitch, int value, size_t width, size_t height, cudaStream_t handle, bool async) {
+cudaError_t fill(const char* call, void* p, size_t pitch, int value, size_t width, size_t height,
+                 cudaStream_t handle, bool async) {
     Locked locked;
     CUstream_st* stream = stream_of(handle);
     if (!stream) return done(cudaErrorInvalidResourceHandle);
@@ -129,9 +142,15 @@ cudaError_t allocate(void** p, size_t bytes, Allocation::Kind kind) {
 
 using namespace cusim;
 
-CUSIM_API cudaError_t cudaMalloc(void** p, size_t bytes) { return allocate(p, bytes, Allocation::Device); }
-CUSIM_API cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t) { return allocate(p, bytes, Allocation::Device); }
-CUSIM_API cudaError_t cudaMallocManaged(void** p, size_t bytes, unsigned) { return allocate(p, bytes, Allocation::Managed); }
+CUSIM_API cudaError_t cudaMalloc(void** p, size_t bytes) {
+    return allocate(p, bytes, Allocation::Device);
+}
+CUSIM_API cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t) {
+    return allocate(p, bytes, Allocation::Device);
+}
+CUSIM_API cudaError_t cudaMallocManaged(void** p, size_t bytes, unsigned) {
+    return allocate(p, bytes, Allocation::Managed);
+}
 CUSIM_API cudaError_t cudaMallocPitch(void** p, size_t* pitch, size_t width, size_t height) {
     *pitch = (width + 511) / 512 * 512;
     return allocate(p, *pitch * height, Allocation::Device);
@@ -167,13 +186,16 @@ CUSIM_API cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {
     *p = at;
     return done();
 }
-CUSIM_API cudaError_t cudaMallocHost(void** p, size_t bytes) { return cudaHostAlloc(p, bytes, 0); }
+CUSIM_API cudaError_t cudaMallocHost(void** p, size_t bytes) {
+    return cudaHostAlloc(p, bytes, 0);
+}
 CUSIM_API cudaError_t cudaFreeHost(void* p) {
     Locked locked;
     if (!p) return done();
     run_all();
     Allocation* a = memory().find(reinterpret_cast<u64>(p));
-    if (!a || a->start != reinterpret_cast<u64>(p) || a->kind != Allocation::Pinned) return done(cudaErrorInvalidValue);
+    if (!a || a->start != reinterpret_cast<u64>(p) || a->kind != Allocation::Pinned)
+        return done(cudaErrorInvalidValue);
     size_t size = (a->size + 4095) / 4096 * 4096;
     memory().release(a->start, Allocation::Pinned);
     munmap(p, size);
@@ -189,7 +211,9 @@ CUSIM_API cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned) {
 CUSIM_API cudaError_t cudaHostUnregister(void* p) {
     Locked locked;
     run_all();
-    return done(memory().release(reinterpret_cast<u64>(p), Allocation::Pinned) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+    return done(memory().release(reinterpret_cast<u64>(p), Allocation::Pinned)
+                    ? cudaSuccess
+                    : cudaErrorHostMemoryNotRegistered);
 }
 CUSIM_API cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
     Locked locked;
@@ -201,7 +225,8 @@ CUSIM_API cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsign
 CUSIM_API cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
     return copy("cudaMemcpy", {to, from, n, 1, 0, 0}, kind, nullptr, false);
 }
-CUSIM_API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s) {
+CUSIM_API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind,
+                                      cudaStream_t s) {
     return copy("cudaMemcpyAsync", {to, from, n, 1, 0, 0}, kind, s, true);
 }
 CUSIM_API cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
@@ -210,22 +235,30 @@ CUSIM_API cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_
 CUSIM_API cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t s) {
     return copy("cudaMemcpyPeerAsync", {to, from, n, 1, 0, 0}, cudaMemcpyDeviceToDevice, s, true);
 }
-CUSIM_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind) {
+CUSIM_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                   size_t width, size_t height, cudaMemcpyKind kind) {
     return copy("cudaMemcpy2D", {to, from, width, height, to_pitch, from_pitch}, kind, nullptr, false);
 }
-CUSIM_API cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t s) {
+CUSIM_API cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                        size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t s) {
     return copy("cudaMemcpy2DAsync", {to, from, width, height, to_pitch, from_pitch}, kind, s, true);
 }
-CUSIM_API cudaError_t cudaMemset(void* p, int value, size_t n) { return fill("cudaMemset", p, n, value, n, 1, nullptr, true); }
-CUSIM_API cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t s) { return fill("cudaMemsetAsync", p, n, value, n, 1, s, true); }
+CUSIM_API cudaError_t cudaMemset(void* p, int value, size_t n) {
+    return fill("cudaMemset", p, n, value, n, 1, nullptr, true);
+}
+CUSIM_API cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t s) {
+    return fill("cudaMemsetAsync", p, n, value, n, 1, s, true);
+}
 CUSIM_API cudaError_t cudaMemset2D(void* p, size_t pitch, int value, size_t width, size_t height) {
     return fill("cudaMemset2D", p, pitch, value, width, height, nullptr, true);
 }
-CUSIM_API cudaError_t cudaMemset2DAsync(void* p, size_t pitch, int value, size_t width, size_t height, cudaStream_t s) {
+CUSIM_API cudaError_t cudaMemset2DAsync(void* p, size_t pitch, int value, size_t width, size_t height,
+                                        cudaStream_t s) {
     return fill("cudaMemset2DAsync", p, pitch, value, width, height, s, true);
 }
 
-// ---- symbols -----------------------------------------------------------------------------------------------------------
+// ---- symbols
+// -----------------------------------------------------------------------------------------------------------
 
 CUSIM_API cudaError_t cudaGetSymbolAddress(void** p, const void* symbol) {
     Locked locked;
@@ -243,27 +276,35 @@ CUSIM_API cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {
 }
 
 namespace {
-cudaError_t copy_symbol(const char* call, const void* symbol, void* other, size_t n, size_t offset, cudaMemcpyKind kind, cudaStream_t s, bool async, bool to_symbol) {
+cudaError_t copy_symbol(const char* call, const void* symbol, void* other, size_t n, size_t offset,
+                        cudaMemcpyKind kind, cudaStream_t s, bool async, bool to_symbol) {
     Locked locked;
     void* p;
     if (cudaError_t e = cudaGetSymbolAddress(&p, symbol)) return e;
     size_t size = Runtime::get().symbols.find(symbol)->second.bytes;
     if (offset > size || n > size - offset) return done(cudaErrorInvalidValue);
     char* at = static_cast<char*>(p) + offset;
-    return to_symbol ? copy(call, {at, other, n, 1, 0, 0}, kind, s, async) : copy(call, {other, at, n, 1, 0, 0}, kind, s, async);
+    return to_symbol ? copy(call, {at, other, n, 1, 0, 0}, kind, s, async)
+                     : copy(call, {other, at, n, 1, 0, 0}, kind, s, async);
 }
 }  // namespace
 
-CUSIM_API cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t n, size_t offset, cudaMemcpyKind kind) {
-    return copy_symbol("cudaMemcpyToSymbol", symbol, const_cast<void*>(from), n, offset, kind, nullptr, false, true);
+CUSIM_API cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t n, size_t offset,
+                                         cudaMemcpyKind kind) {
+    return copy_symbol("cudaMemcpyToSymbol", symbol, const_cast<void*>(from), n, offset, kind, nullptr, false,
+                       true);
 }
-CUSIM_API cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t n, size_t offset, cudaMemcpyKind kind, cudaStream_t s) {
-    return copy_symbol("cudaMemcpyToSymbolAsync", symbol, const_cast<void*>(from), n, offset, kind, s, true, true);
+CUSIM_API cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t n, size_t offset,
+                                              cudaMemcpyKind kind, cudaStream_t s) {
+    return copy_symbol("cudaMemcpyToSymbolAsync", symbol, const_cast<void*>(from), n, offset, kind, s, true,
+                       true);
 }
-CUSIM_API cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t n, size_t offset, cudaMemcpyKind kind) {
+CUSIM_API cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t n, size_t offset,
+                                           cudaMemcpyKind kind) {
     return copy_symbol("cudaMemcpyFromSymbol", symbol, to, n, offset, kind, nullptr, false, false);
 }
-CUSIM_API cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t n, size_t offset, cudaMemcpyKind kind, cudaStream_t s) {
+CUSIM_API cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t n, size_t offset,
+                                                cudaMemcpyKind kind, cudaStream_t s) {
     return copy_symbol("cudaMemcpyFromSymbolAsync", symbol, to, n, offset, kind, s, true, false);
 }
 
@@ -277,7 +318,9 @@ CUSIM_API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const
         out->device = cudaInvalidDeviceId;
         return done();
     }
-    out->type = a->kind == Allocation::Pinned ? cudaMemoryTypeHost : a->kind == Allocation::Managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
+    out->type = a->kind == Allocation::Pinned    ? cudaMemoryTypeHost
+                : a->kind == Allocation::Managed ? cudaMemoryTypeManaged
+                                                 : cudaMemoryTypeDevice;
     out->devicePointer = const_cast<void*>(p);
     out->hostPointer = out->type == cudaMemoryTypeDevice ? nullptr : const_cast<void*>(p);
     return done();
@@ -289,5 +332,9 @@ CUSIM_API cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
     *free_bytes = options().memory_bytes - std::min<u64>(memory().used(), options().memory_bytes);
     return done();
 }
-CUSIM_API cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsigned, cudaStream_t) { return done(); }
-CUSIM_API cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) { return done(); }
+CUSIM_API cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsigned, cudaStream_t) {
+    return done();
+}
+CUSIM_API cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) {
+    return done();
+}

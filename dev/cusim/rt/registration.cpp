@@ -36,17 +36,20 @@ struct FatWrapper {
 void read_fat_binary(const char* data, LoadedModule& m) {
     FatHeader header;
     std::memcpy(&header, data, sizeof header);
-    if (header.magic != kFatMagic) stop("the executable's fat binary has an unknown format (built by another CUDA version?)");
+    if (header.magic != kFatMagic)
+        stop("the executable's fat binary has an unknown format (built by another CUDA version?)");
     const char* at = data + header.header_bytes;
     const char* end = at + header.bytes;
     while (at + sizeof(FatEntry) <= end) {
         FatEntry e;
         std::memcpy(&e, at, sizeof e);
-        if (e.header_bytes < sizeof e || e.bytes > u64(end - at)) stop("the executable's fat binary is damaged");
+        if (e.header_bytes < sizeof e || e.bytes > u64(end - at))
+            stop("the executable's fat binary is damaged");
         if (e.kind == 2) m.has_machine_code = true;
         if (e.kind == 1 && (e.flags & kCompressed)) m.compressed = true;
         if (e.kind == 1 && !(e.flags & kCompressed))
-            m.images.emplace_back(int(e.arch), std::string_view(at + e.header_bytes, strnlen(at + e.header_bytes, e.bytes)));
+            m.images.emplace_back(
+                int(e.arch), std::string_view(at + e.header_bytes, strnlen(at + e.header_bytes, e.bytes)));
         at += e.header_bytes + e.bytes;
     }
 }
@@ -56,13 +59,16 @@ void announce() {
     if (o.quiet) return;
     std::string checks = o.check_race ? " race" : "";
     if (o.check_init) checks += " init";
-    std::fprintf(stderr, "cusim: CUDA executes on the CPU (checks: bounds, barriers%s; streams: %s)\n", checks.c_str(),
-                 o.lazy_streams ? text("lazy, seed %llu", (unsigned long long)o.stream_seed).c_str() : "eager");
+    std::fprintf(
+        stderr, "cusim: CUDA executes on the CPU (checks: bounds, barriers%s; streams: %s)\n", checks.c_str(),
+        o.lazy_streams ? text("lazy, seed %llu", (unsigned long long)o.stream_seed).c_str() : "eager");
 }
 
 }  // namespace
 
-Runtime::Runtime() { announce(); }
+Runtime::Runtime() {
+    announce();
+}
 
 Runtime& Runtime::get() {
     static Runtime* r = new Runtime;  // never destroyed: programs call in from static destructors
@@ -77,8 +83,11 @@ Module& Runtime::parse(LoadedModule& m) {
     if (!best) {
         if (m.compressed) stop("the executable's PTX is compressed; build it with nvcc --no-compress");
         if (!m.images.empty())
-            stop(text("the executable has PTX for sm_%d, the device is sm_%d (CUSIM_CC)", m.images[0].first, options().capability));
-        stop("the executable contains no PTX; build it with -gencode arch=compute_80,code=compute_80 --no-compress");
+            stop(text("the executable has PTX for sm_%d, the device is sm_%d (CUSIM_CC)", m.images[0].first,
+                      options().capability));
+        stop(
+            "the executable contains no PTX; build it with -gencode arch=compute_80,code=compute_80 "
+            "--no-compress");
     }
     try {
         m.module = parse_module(std::string(best->second));
@@ -92,7 +101,9 @@ Module& Runtime::parse(LoadedModule& m) {
 u64 Runtime::place_symbol(LoadedModule& m, const Variable& v) {
     auto it = m.symbols.find(v.name);
     if (it != m.symbols.end()) return it->second;
-    if (v.external) stop("device variable '" + v.name + "' is defined elsewhere; cusim needs whole-program compilation (no -rdc)");
+    if (v.external)
+        stop("device variable '" + v.name +
+             "' is defined elsewhere; cusim needs whole-program compilation (no -rdc)");
     Allocation* a = memory.allocate(v.bytes(), Allocation::Symbol, v.name);
     if (!a) stop("no memory for device variable '" + v.name + "'");
     a->constant = v.space == Space::Const;
@@ -114,7 +125,8 @@ void Runtime::initialise_symbols(LoadedModule& m) {
             int bytes = x.bytes ? x.bytes : type_bytes(v.type);
             if (!x.symbol.empty()) {
                 auto it = m.symbols.find(x.symbol);
-                if (it == m.symbols.end()) stop("initial value of '" + name + "' names '" + x.symbol + "', which is unknown");
+                if (it == m.symbols.end())
+                    stop("initial value of '" + name + "' names '" + x.symbol + "', which is unknown");
                 value = (it->second + value) >> x.shift;
             }
             if (to + bytes > end) stop("too many initial values for '" + name + "'");
@@ -167,16 +179,20 @@ CUSIM_API void __cudaUnregisterFatBinary(void**) {
     written = true;
 }
 
-CUSIM_API void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*,
-                                      dim3*, int*) {
+CUSIM_API void __cudaRegisterFunction(void** handle, const char* host, char*, const char* name, int, uint3*,
+                                      uint3*, dim3*, dim3*, int*) {
     Locked locked;
     Runtime::get().kernels[host] = {reinterpret_cast<LoadedModule*>(handle), name};
 }
-CUSIM_API void __cudaRegisterVar(void** handle, char* host, char*, const char* name, int, size_t bytes, int, int) {
+CUSIM_API void __cudaRegisterVar(void** handle, char* host, char*, const char* name, int, size_t bytes, int,
+                                 int) {
     Locked locked;
     Runtime::get().symbols[host] = {reinterpret_cast<LoadedModule*>(handle), name, bytes};
 }
 CUSIM_API void __cudaRegisterManagedVar(void**, void**, char*, const char* name, int, size_t, int, int) {
-    stop(std::string("__managed__ variable '") + name + "' is not supported; extend dev/cusim/rt/registration.cpp");
+    stop(std::string("__managed__ variable '") + name +
+         "' is not supported; extend dev/cusim/rt/registration.cpp");
 }
-CUSIM_API char __cudaInitModule(void**) { return 0; }
+CUSIM_API char __cudaInitModule(void**) {
+    return 0;
+}

@@ -1,6 +1,7 @@
 // runtime.h: the state behind the CUDA runtime API: memory, modules, streams, errors.
 //
-// Every API function takes the one lock, so programs may call from several threads; work itself runs on the calling one.
+// Every API function takes the one lock, so programs may call from several threads; work itself runs on the
+// calling one.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -27,8 +28,8 @@ struct LoadedModule {
     std::vector<std::pair<int, std::string_view>> images;  // target, PTX text
     bool has_machine_code = false, compressed = false;
     std::unique_ptr<Module> module;
-    std::map<std::string, u64> symbols;      // device addresses
-    std::map<std::string, Kernel> kernels;   // decoded
+    std::map<std::string, u64> symbols;     // device addresses
+    std::map<std::string, Kernel> kernels;  // decoded
 };
 
 struct KernelEntry {

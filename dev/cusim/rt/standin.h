@@ -10,9 +10,10 @@ namespace cusim {
 
 // Runs `work` in stream order (or records it into the graph being captured).
 CUSIM_EXPORT void standin_enqueue(cudaStream_t stream, const char* name, std::function<void()> work);
-// The bytes behind a device pointer. Ends the program with a message naming `call` and `argument` if they are not all
-// inside one live allocation; `write` marks them as written.
-CUSIM_EXPORT void* standin_bytes(const void* device, size_t bytes, bool write, const char* call, const char* argument);
+// The bytes behind a device pointer. Ends the program with a message naming `call` and `argument` if they are
+// not all inside one live allocation; `write` marks them as written.
+CUSIM_EXPORT void* standin_bytes(const void* device, size_t bytes, bool write, const char* call,
+                                 const char* argument);
 // Ends the program: "cusim: error: MESSAGE".
 [[noreturn]] CUSIM_EXPORT void standin_stop(const char* message);
 

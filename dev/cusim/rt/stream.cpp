@@ -62,7 +62,9 @@ CUstream_st* stream_of(cudaStream_t handle) {
     return it == streams().end() || handle->destroyed ? nullptr : handle;
 }
 
-bool reached(const Point& p) { return !p.stream || p.stream->completed >= p.number; }
+bool reached(const Point& p) {
+    return !p.stream || p.stream->completed >= p.number;
+}
 
 void enqueue(CUstream_st* stream, const char* name, std::function<void()> run) {
     if (stream->capture) {
@@ -87,18 +89,24 @@ void run_until(const Point& point) {
         if (!step()) stop("streams wait for each other: no operation can run");
 }
 
-void run_stream(CUstream_st* stream) { run_until({stream, stream->issued}); }
+void run_stream(CUstream_st* stream) {
+    run_until({stream, stream->issued});
+}
 void run_all() {
     std::vector<CUstream_st*> all(streams().begin(), streams().end());
     for (CUstream_st* s : all) run_stream(s);
 }
-void run_some() { step(); }
+void run_some() {
+    step();
+}
 bool any_capture() {
-    return std::any_of(streams().begin(), streams().end(), [](CUstream_st* s) { return s->capture != nullptr; });
+    return std::any_of(streams().begin(), streams().end(),
+                       [](CUstream_st* s) { return s->capture != nullptr; });
 }
 
 bool capture_active(CUgraph_st* graph) {
-    return std::any_of(streams().begin(), streams().end(), [=](CUstream_st* s) { return s->capture == graph; });
+    return std::any_of(streams().begin(), streams().end(),
+                       [=](CUstream_st* s) { return s->capture == graph; });
 }
 
 void end_capture(CUgraph_st* graph) {
@@ -110,7 +118,8 @@ void end_capture(CUgraph_st* graph) {
 
 using namespace cusim;
 
-// ---- streams -----------------------------------------------------------------------------------------------------------
+// ---- streams
+// -----------------------------------------------------------------------------------------------------------
 
 CUSIM_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned flags, int priority) {
     Locked locked;
@@ -123,8 +132,12 @@ CUSIM_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned f
     *out = s;
     return done();
 }
-CUSIM_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) { return cudaStreamCreateWithPriority(out, flags, 0); }
-CUSIM_API cudaError_t cudaStreamCreate(cudaStream_t* out) { return cudaStreamCreateWithPriority(out, 0, 0); }
+CUSIM_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) {
+    return cudaStreamCreateWithPriority(out, flags, 0);
+}
+CUSIM_API cudaError_t cudaStreamCreate(cudaStream_t* out) {
+    return cudaStreamCreateWithPriority(out, 0, 0);
+}
 
 CUSIM_API cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     Locked locked;
@@ -195,7 +208,8 @@ CUSIM_API cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t f, vo
     enqueue(s, "host function", [f, data] { f(data); });
     return done();
 }
-CUSIM_API cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t f, void* data, unsigned) {
+CUSIM_API cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t f, void* data,
+                                            unsigned) {
     Locked locked;
     CUstream_st* s = stream_of(handle);
     if (!s) return done(cudaErrorInvalidResourceHandle);
@@ -210,7 +224,8 @@ CUSIM_API cudaError_t cudaDeviceSynchronize() {
     return done();
 }
 
-// ---- events ------------------------------------------------------------------------------------------------------------
+// ---- events
+// ------------------------------------------------------------------------------------------------------------
 
 namespace {
 double now_seconds() {
@@ -227,7 +242,9 @@ CUSIM_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags)
     (*out)->flags = flags;
     return done();
 }
-CUSIM_API cudaError_t cudaEventCreate(cudaEvent_t* out) { return cudaEventCreateWithFlags(out, 0); }
+CUSIM_API cudaError_t cudaEventCreate(cudaEvent_t* out) {
+    return cudaEventCreateWithFlags(out, 0);
+}
 
 CUSIM_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned) {
     Locked locked;
@@ -240,7 +257,9 @@ CUSIM_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t h
     event->point = {s, s->issued};
     return done();
 }
-CUSIM_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) { return cudaEventRecordWithFlags(event, handle, 0); }
+CUSIM_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+    return cudaEventRecordWithFlags(event, handle, 0);
+}
 
 CUSIM_API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     Locked locked;

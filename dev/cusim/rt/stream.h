@@ -1,8 +1,9 @@
 // stream.h: what is queued where, and when it runs.
 //
-// eager: an operation runs when it is issued (everything before it has). lazy: it waits until something synchronises;
-// then operations of all streams run in a random order (seeded) that respects stream order, events and the rules of the
-// default stream. A program that lacks a synchronisation sees stale data under some seed.
+// eager: an operation runs when it is issued (everything before it has). lazy: it waits until something
+// synchronises; then operations of all streams run in a random order (seeded) that respects stream order,
+// events and the rules of the default stream. A program that lacks a synchronisation sees stale data under
+// some seed.
 #pragma once
 #include "runtime.h"
 

@@ -19,10 +19,13 @@
 // One kernel "k" whose only parameter is a pointer to the output.
 class PtxRun {
   public:
-    // `body`: the statements of the kernel, with %out (.b64) holding the pointer to `words` 32-bit words, zeros at first.
+    // `body`: the statements of the kernel, with %out (.b64) holding the pointer to `words` 32-bit words,
+    // zeros at first.
     explicit PtxRun(const std::string& body, int threads = 32, size_t words = 64, int blocks = 1) {
-        std::string text = ".version 9.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n"
-                           ".reg .b64 %out;\nld.param.u64 %out, [out];\n" + body + "\n}\n";
+        std::string text =
+            ".version 9.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n"
+            ".reg .b64 %out;\nld.param.u64 %out, [out];\n" +
+            body + "\n}\n";
         module_ = cusim::parse_module(text);
         cusim::Decoder decoder(*module_, [](const cusim::Variable&) { return cusim::u64(0); });
         kernel_ = decoder.decode(module_->functions.find("k")->second);
@@ -71,17 +74,22 @@ inline std::string program_folder() {
     return folder ? folder : "";
 }
 
-// Runs `command` ("name arguments") from the folder of test programs under cusim; `switches` like "CUSIM_CHECK=race".
+// Runs `command` ("name arguments") from the folder of test programs under cusim; `switches` like
+// "CUSIM_CHECK=race".
 inline ProgramResult run_program(const std::string& command, const std::string& switches = "") {
     std::string base = program_folder() + "/run-" + std::to_string(getpid());
-    std::string line = "LD_LIBRARY_PATH='" + program_folder() + "/..' " + switches + " '" + program_folder() + "/" +
-                       command.substr(0, command.find(' ')) + "'" +
-                       (command.find(' ') == std::string::npos ? "" : command.substr(command.find(' '))) + " >" + base + ".out 2>" + base + ".err </dev/null";
+    std::string line = "LD_LIBRARY_PATH='" + program_folder() + "/..' " + switches + " '" + program_folder() +
+                       "/" + command.substr(0, command.find(' ')) + "'" +
+                       (command.find(' ') == std::string::npos ? "" : command.substr(command.find(' '))) +
+                       " >" + base + ".out 2>" + base + ".err </dev/null";
     int status = std::system(line.c_str());
-    ProgramResult r{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), file_text(base + ".out"), file_text(base + ".err")};
+    ProgramResult r{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                    file_text(base + ".out"), file_text(base + ".err")};
     std::remove((base + ".out").c_str());
     std::remove((base + ".err").c_str());
     return r;
 }
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}

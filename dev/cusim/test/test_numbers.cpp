@@ -1,4 +1,5 @@
-// Number formats against references made of exact arithmetic: nearest values are found by search, not by bit tricks.
+// Number formats against references made of exact arithmetic: nearest values are found by search, not by bit
+// tricks.
 #include <cmath>
 #include <limits>
 
@@ -14,7 +15,8 @@ double value_of(u16 bits, int mantissa, int exponent) {
     int e = bits >> mantissa & ((1 << exponent) - 1), bias = (1 << (exponent - 1)) - 1;
     double m = bits & ((1 << mantissa) - 1), sign = bits >> 15 ? -1 : 1;
     if (e == (1 << exponent) - 1) return m != 0 ? NAN : sign * INFINITY;
-    return sign * (e ? std::ldexp(1 + m / (1 << mantissa), e - bias) : std::ldexp(m / (1 << mantissa), 1 - bias));
+    return sign *
+           (e ? std::ldexp(1 + m / (1 << mantissa), e - bias) : std::ldexp(m / (1 << mantissa), 1 - bias));
 }
 
 // Round to nearest even by comparing the two neighbours' distances; `x` is finite.
@@ -30,7 +32,8 @@ u16 nearest(T x, int mantissa, int exponent) {
     }
     double below = value_of(low, mantissa, exponent);
     // The step past the largest finite number stands for infinity.
-    double above = low + 1 == inf ? below + (below - value_of(u16(low - 1), mantissa, exponent)) : value_of(u16(low + 1), mantissa, exponent);
+    double above = low + 1 == inf ? below + (below - value_of(u16(low - 1), mantissa, exponent))
+                                  : value_of(u16(low + 1), mantissa, exponent);
     T d = (y - below) - (above - y);
     return sign | u16(d > 0 || (d == 0 && (low & 1)) ? low + 1 : low);
 }
@@ -58,7 +61,8 @@ TEST_CASE("f16 and bf16: rounding to nearest even, random and halfway values") {
         f32 x = bit_cast<f32>(next_random());
         if (i % 2) {  // exactly between two bf16 or two f16 numbers
             u16 h = u16(next_random());
-            x = i % 4 == 1 ? bit_cast<f32>((u32(h) << 16) | 0x8000) : f32((value_of(h & 0x7bff, 10, 5) + value_of((h & 0x7bff) + 1, 10, 5)) / 2);
+            x = i % 4 == 1 ? bit_cast<f32>((u32(h) << 16) | 0x8000)
+                           : f32((value_of(h & 0x7bff, 10, 5) + value_of((h & 0x7bff) + 1, 10, 5)) / 2);
         }
         if (!std::isfinite(x)) continue;
         REQUIRE(to_bf16(x) == nearest(x, 7, 8));
@@ -70,7 +74,8 @@ TEST_CASE("f16 and bf16: directed rounding brackets the value") {
     for (int i = 0; i < 100000; i++) {
         f32 x = bit_cast<f32>(next_random());
         if (!std::isfinite(x)) continue;
-        double down = value_of(to_bf16(x, kDown), 7, 8), up = value_of(to_bf16(x, kUp), 7, 8), zero = value_of(to_bf16(x, kZero), 7, 8);
+        double down = value_of(to_bf16(x, kDown), 7, 8), up = value_of(to_bf16(x, kUp), 7, 8),
+               zero = value_of(to_bf16(x, kZero), 7, 8);
         REQUIRE((down <= x && x <= up && std::fabs(zero) <= std::fabs(x)));
         REQUIRE((zero == down || zero == up));
         REQUIRE((to_bf16(x, kNearest) == to_bf16(x, kDown) || to_bf16(x, kNearest) == to_bf16(x, kUp)));
@@ -84,7 +89,8 @@ TEST_CASE("half fma is rounded once") {
         u16 a = u16(next_random()), b = u16(next_random()), c = u16(next_random());
         for (int bf = 0; bf < 2; bf++) {
             int mantissa = bf ? 7 : 10, exponent = bf ? 8 : 5;
-            double x = value_of(a, mantissa, exponent), y = value_of(b, mantissa, exponent), z = value_of(c, mantissa, exponent);
+            double x = value_of(a, mantissa, exponent), y = value_of(b, mantissa, exponent),
+                   z = value_of(c, mantissa, exponent);
             if (!std::isfinite(x) || !std::isfinite(y) || !std::isfinite(z)) continue;
             // With 113 bits the sum is exact, unless one term is negligible in a way the other cannot notice.
             double p = x * y;
@@ -93,7 +99,8 @@ TEST_CASE("half fma is rounded once") {
             if (exact > 1e38 || exact < -1e38) continue;
             u16 expected = nearest(exact, mantissa, exponent);
             if (exact == 0) expected = 0;  // x - x is +0
-            f32 odd = bf ? fma_to_odd(from_bf16(a), from_bf16(b), from_bf16(c)) : fma_to_odd(from_f16(a), from_f16(b), from_f16(c));
+            f32 odd = bf ? fma_to_odd(from_bf16(a), from_bf16(b), from_bf16(c))
+                         : fma_to_odd(from_f16(a), from_f16(b), from_f16(c));
             u16 got = bf ? to_bf16(odd) : to_f16(odd);
             INFO(a << " " << b << " " << c << " bf16 " << bf);
             REQUIRE(got == expected);

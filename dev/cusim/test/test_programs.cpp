@@ -1,4 +1,5 @@
-// Executables made by nvcc, run under cusim: the examples, the runtime API, seeded faults, counters, streams, ranks.
+// Executables made by nvcc, run under cusim: the examples, the runtime API, seeded faults, counters, streams,
+// ranks.
 #include <regex>
 
 #include "harness.h"
@@ -74,7 +75,8 @@ TEST_CASE("faults outside kernels") {
     if (no_programs()) return;
     CHECK(contains(run_program("faults host_reads_device").err, "host code touched device memory"));
     CHECK(contains(run_program("faults copy_past_end").err, "invalid device range of 401 bytes"));
-    CHECK(contains(run_program("faults unknown_function").err, "cudaDeviceFlushGPUDirectRDMAWrites is not implemented"));
+    CHECK(contains(run_program("faults unknown_function").err,
+                   "cudaDeviceFlushGPUDirectRDMAWrites is not implemented"));
     ProgramResult r = run_program("faults free_twice");
     CHECK(contains(r.out, "cudaErrorInvalidValue"));
     CHECK(contains(r.err, "that was freed"));
@@ -85,12 +87,14 @@ TEST_CASE("faults can be sticky errors, but the program does not end well") {
     ProgramResult r = run_program("faults write_past_end", "CUSIM_FAULT=sticky");
     CHECK(contains(r.out, "ended with cudaErrorIllegalAddress"));
     CHECK(r.code == 99);
-    CHECK(contains(run_program("faults failed_assertion", "CUSIM_FAULT=sticky").out, "ended with cudaErrorAssert"));
+    CHECK(contains(run_program("faults failed_assertion", "CUSIM_FAULT=sticky").out,
+                   "ended with cudaErrorAssert"));
 }
 
 TEST_CASE("a switch with a wrong value is refused") {
     if (no_programs()) return;
-    for (const char* s : {"CUSIM_CHECK=everything", "CUSIM_STREAMS=later", "CUSIM_STREAMS=lazy:x", "CUSIM_BUDGET=1k", "CUSIM_CC=nine"})
+    for (const char* s : {"CUSIM_CHECK=everything", "CUSIM_STREAMS=later", "CUSIM_STREAMS=lazy:x",
+                          "CUSIM_BUDGET=1k", "CUSIM_CC=nine"})
         CHECK(run_program("vector_add", s).code == 99);
 }
 
@@ -105,15 +109,20 @@ TEST_CASE("counters: exact traffic of the examples") {
     double n = (1 << 17) | 5;
     CHECK(number_after(json, {"global", "read", "bytes"}) == 8 * n);
     CHECK(number_after(json, {"global", "write", "bytes"}) == 4 * n);
-    CHECK(number_after(json, {"global", "read", "sectors"}) == number_after(json, {"global", "read", "ideal"}));
+    CHECK(number_after(json, {"global", "read", "sectors"}) ==
+          number_after(json, {"global", "read", "ideal"}));
 
     json = stats("transpose");  // a pitch of 33 words has no bank conflicts, one of 32 has the worst
-    std::string padded = json.substr(json.find("transpose<33>")), plain = json.substr(json.find("transpose<32>"));
-    CHECK(number_after(padded, {"shared", "read", "wavefronts"}) == number_after(padded, {"shared", "read", "ideal"}));
-    CHECK(number_after(plain, {"shared", "read", "wavefronts"}) > 20 * number_after(plain, {"shared", "read", "ideal"}));
+    std::string padded = json.substr(json.find("transpose<33>")),
+                plain = json.substr(json.find("transpose<32>"));
+    CHECK(number_after(padded, {"shared", "read", "wavefronts"}) ==
+          number_after(padded, {"shared", "read", "ideal"}));
+    CHECK(number_after(plain, {"shared", "read", "wavefronts"}) >
+          20 * number_after(plain, {"shared", "read", "ideal"}));
 
     json = stats("attention");  // the swizzle leaves no conflicts; products as counted by hand
-    CHECK(number_after(json, {"shared", "read", "wavefronts"}) == number_after(json, {"shared", "read", "ideal"}));
+    CHECK(number_after(json, {"shared", "read", "wavefronts"}) ==
+          number_after(json, {"shared", "read", "ideal"}));
     CHECK(number_after(json, {"tensor_multiply_adds"}) == 2 * (1 + 2 + 3) * 4 * 64 * 2048.0);
     CHECK(json == stats("attention"));
     std::remove(file.c_str());

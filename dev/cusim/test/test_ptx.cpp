@@ -17,11 +17,17 @@ std::string error_of(const std::string& body) {
 }  // namespace
 
 TEST_CASE("lexer: names, numbers and strings") {
-    Lexer in("@!%p1 ld.global.L1::no_allocate.v4.f32 {%f1, _}, [%rd1+-16]; // end\n0x1F /* a\n b */ \"text\" $L__BB0_1:");
+    Lexer in(
+        "@!%p1 ld.global.L1::no_allocate.v4.f32 {%f1, _}, [%rd1+-16]; // end\n0x1F /* a\n b */ \"text\" "
+        "$L__BB0_1:");
     std::vector<std::string> words;
     while (in.peek().kind != Token::End) words.emplace_back(in.next().text);
-    CHECK(words == std::vector<std::string>{"@", "!", "%p1", "ld.global.L1::no_allocate.v4.f32", "{", "%f1", ",", "_", "}", ",", "[", "%rd1", "+", "-", "16", "]", ";",
-                                            "0x1F", "text", "$L__BB0_1", ":"});
+    CHECK(words == std::vector<std::string>{"@", "!",    "%p1",  "ld.global.L1::no_allocate.v4.f32",
+                                            "{", "%f1",  ",",    "_",
+                                            "}", ",",    "[",    "%rd1",
+                                            "+", "-",    "16",   "]",
+                                            ";", "0x1F", "text", "$L__BB0_1",
+                                            ":"});
 }
 
 TEST_CASE("module: variables with initial values, kernels, declarations") {
@@ -48,12 +54,19 @@ TEST_CASE("module: variables with initial values, kernels, declarations") {
 }
 
 TEST_CASE("malformed PTX is an error, never a crash") {
-    for (const char* text : {".version", ".version 9.0 .target", ".entry", ".entry k(", ".entry k() {", ".global .u32", ".global .u32 x[9999999999999];",
-                             ".global .u32 x = {1, 2};", ".entry k() { { } } }", "/* no end", "\"no end", ".func f(", ".file", ".banana", "}", "{"})
+    for (const char* text :
+         {".version", ".version 9.0 .target", ".entry", ".entry k(", ".entry k() {", ".global .u32",
+          ".global .u32 x[9999999999999];", ".global .u32 x = {1, 2};", ".entry k() { { } } }", "/* no end",
+          "\"no end", ".func f(", ".file", ".banana", "}", "{"})
         CHECK_THROWS_AS(parse_module(text), PtxError);
-    for (const char* body : {"add.s32 %r1, %r2, %r3;", ".reg .b32 %r<3>; add.s32 %r1, %r2;", ".reg .b32 %r<3>; add.s32 %r1 %r2;", ".reg .b32 %r<3>; add.f16x9 %r1, %r2, %r2;",
-                             "bra NOWHERE;", ".reg .b32 %r<2>; .reg .b64 %rd<2>; add.s32 %r1, %rd1, 1;", ".reg .b32 %r<2>; mov.u32 %r1, %nonsense;", "st.global.u32 [x], 1;",
-                             ".reg .b32 %r<2>; ld.global.u32 %r1, [%r9];", "call f, ();", ".reg .pred %p<2>; @%p1 add.s32 1, 2, 3;", ".reg .b32 %r<2>; mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r1}, {%r1}, {%r1};"})
+    for (const char* body :
+         {"add.s32 %r1, %r2, %r3;", ".reg .b32 %r<3>; add.s32 %r1, %r2;", ".reg .b32 %r<3>; add.s32 %r1 %r2;",
+          ".reg .b32 %r<3>; add.f16x9 %r1, %r2, %r2;", "bra NOWHERE;",
+          ".reg .b32 %r<2>; .reg .b64 %rd<2>; add.s32 %r1, %rd1, 1;",
+          ".reg .b32 %r<2>; mov.u32 %r1, %nonsense;", "st.global.u32 [x], 1;",
+          ".reg .b32 %r<2>; ld.global.u32 %r1, [%r9];", "call f, ();",
+          ".reg .pred %p<2>; @%p1 add.s32 1, 2, 3;",
+          ".reg .b32 %r<2>; mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r1}, {%r1}, {%r1};"})
         CHECK(error_of(body) != "");
 }
 
@@ -70,7 +83,8 @@ TEST_CASE("scopes: inner registers and labels hide outer ones") {
 mov.u32 %r1, 5;
 { .reg .b32 %r1; .reg .pred p; mov.u32 %r1, 7; setp.eq.s32 p, %r1, 7; @p bra DONE; mov.u32 %r1, 9; DONE: st.global.u32 [%out], %r1; }
 { .reg .b32 %r1; mov.u32 %r1, 8; bra DONE; mov.u32 %r1, 9; DONE: st.global.u32 [%out+4], %r1; }
-st.global.u32 [%out+8], %r1;)", 1);
+st.global.u32 [%out+8], %r1;)",
+               1);
     CHECK(run.out[0] == 7);
     CHECK(run.out[1] == 8);
     CHECK(run.out[2] == 5);
@@ -91,13 +105,15 @@ mov.u32 %t1, 1; add.s32 %t2, %t1, %i; add.s32 %t3, %t2, 1; add.s32 %sum, %sum, %
 add.s32 %i, %i, 1;
 setp.lt.s32 %p2, %i, 4;
 @%p2 bra LOOP;
-st.global.u32 [%out], %sum;)", 1);
+st.global.u32 [%out], %sum;)",
+               1);
     CHECK(run.out[0] == 4000 + 2 + 3 + 4 + 5);
 }
 
 TEST_CASE("packing shares columns") {
     std::string body = ".reg .b32 %r<401>;\nmov.u32 %r0, 1;\n";
-    for (int i = 0; i < 400; i++) body += "add.s32 %r" + std::to_string(i + 1) + ", %r" + std::to_string(i) + ", 1;\n";
+    for (int i = 0; i < 400; i++)
+        body += "add.s32 %r" + std::to_string(i + 1) + ", %r" + std::to_string(i) + ", 1;\n";
     PtxRun run(body + "st.global.u32 [%out], %r400;", 1);
     CHECK(run.out[0] == 401);
     CHECK(run.kernel().register_bytes < 8 * 128);

@@ -1,6 +1,9 @@
-// faults.cu: programs with one fault each: ./faults NAME. The line with the fault says what cusim must report:
+// faults.cu: programs with one fault each: ./faults NAME. The line with the fault says what cusim must
+// report:
 //   // FAULT name [SWITCHES]: text
 // and the report must also name this file and that line. Without an argument all names are listed.
+// A fault and its text stay on one line:
+// clang-format off
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
 

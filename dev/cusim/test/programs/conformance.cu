@@ -3,8 +3,9 @@
 //   conformance dump FILE      runs everything and writes one line per value: section index tolerance bits
 //   conformance compare A B    compares two such files; NaNs are equal to each other
 //
-// Sections are exact (tolerance 0) wherever PTX defines the result; approximations and sums of unspecified order have a
-// tolerance in units of 2^-23 relative to the section's largest magnitude or to the value, whichever is larger.
+// Sections are exact (tolerance 0) wherever PTX defines the result; approximations and sums of unspecified
+// order have a tolerance in units of 2^-23 relative to the section's largest magnitude or to the value,
+// whichever is larger.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -20,9 +21,11 @@ constexpr int kN = 4096;  // values per section
 
 // Bit patterns: the special ones first, then random ones.
 static std::vector<uint32_t> patterns(unsigned seed) {
-    std::vector<uint32_t> v = {0, 0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x3f800000, 0xbf800000, 0x7f7fffff, 0xff7fffff,
-                               0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x4b000000, 0x4f000000, 0xcf000000, 0x5f000000,
-                               0xffffffff, 0x7fffffff, 0x3c003c00, 0x7c007c00, 0x00010001, 0x3f803f80, 0x7f807f80, 0x42280000};
+    std::vector<uint32_t> v = {0,          0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000,
+                               0x3f800000, 0xbf800000, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
+                               0x7fc00000, 0xffc00001, 0x4b000000, 0x4f000000, 0xcf000000, 0x5f000000,
+                               0xffffffff, 0x7fffffff, 0x3c003c00, 0x7c007c00, 0x00010001, 0x3f803f80,
+                               0x7f807f80, 0x42280000};
     while (v.size() < size_t(kN)) {
         seed = seed * 1664525u + 1013904223u;
         uint32_t x = seed ^ seed >> 15;
@@ -60,12 +63,37 @@ void section(const char* name, double tolerance, F f) {
 }
 
 // asm with one, two or three 32-bit sources; "r" registers hold any 32-bit type.
-#define ASM1(text) [] __device__(uint32_t a, uint32_t, uint32_t) { uint32_t d; asm volatile(text " %0, %1;" : "=r"(d) : "r"(a)); return d; }
-#define ASM2(text) [] __device__(uint32_t a, uint32_t b, uint32_t) { uint32_t d; asm volatile(text " %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b)); return d; }
-#define ASM3(text) [] __device__(uint32_t a, uint32_t b, uint32_t c) { uint32_t d; asm volatile(text " %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c)); return d; }
+#define ASM1(text)                                        \
+    [] __device__(uint32_t a, uint32_t, uint32_t) {       \
+        uint32_t d;                                       \
+        asm volatile(text " %0, %1;" : "=r"(d) : "r"(a)); \
+        return d;                                         \
+    }
+#define ASM2(text)                                                    \
+    [] __device__(uint32_t a, uint32_t b, uint32_t) {                 \
+        uint32_t d;                                                   \
+        asm volatile(text " %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b)); \
+        return d;                                                     \
+    }
+#define ASM3(text)                                                                \
+    [] __device__(uint32_t a, uint32_t b, uint32_t c) {                           \
+        uint32_t d;                                                               \
+        asm volatile(text " %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c)); \
+        return d;                                                                 \
+    }
 // A conversion through a 16-bit or a 64-bit register.
-#define TO16(text) [] __device__(uint32_t a, uint32_t, uint32_t) { uint16_t d; asm volatile(text " %0, %1;" : "=h"(d) : "r"(a)); return uint32_t(d); }
-#define FROM16(text) [] __device__(uint32_t a, uint32_t, uint32_t) { uint32_t d; asm volatile(text " %0, %1;" : "=r"(d) : "h"(uint16_t(a))); return d; }
+#define TO16(text)                                        \
+    [] __device__(uint32_t a, uint32_t, uint32_t) {       \
+        uint16_t d;                                       \
+        asm volatile(text " %0, %1;" : "=h"(d) : "r"(a)); \
+        return uint32_t(d);                               \
+    }
+#define FROM16(text)                                                \
+    [] __device__(uint32_t a, uint32_t, uint32_t) {                 \
+        uint32_t d;                                                 \
+        asm volatile(text " %0, %1;" : "=r"(d) : "h"(uint16_t(a))); \
+        return d;                                                   \
+    }
 
 static void arithmetic() {
     section("add.f32", 0, ASM2("add.rn.f32"));
@@ -122,8 +150,16 @@ static void integers() {
     section("bfe.s32", 0, ASM3("bfe.s32"));
     section("prmt", 0, ASM3("prmt.b32"));
     section("prmt.ecl", 0, ASM3("prmt.b32.ecl"));
-    section("lop3", 0, [] __device__(uint32_t a, uint32_t b, uint32_t c) { uint32_t d; asm volatile("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(d) : "r"(a), "r"(b), "r"(c)); return d; });
-    section("bfi", 0, [] __device__(uint32_t a, uint32_t b, uint32_t c) { uint32_t d; asm volatile("bfi.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(a), "r"(b), "r"(c & 63), "r"(c >> 8 & 63)); return d; });
+    section("lop3", 0, [] __device__(uint32_t a, uint32_t b, uint32_t c) {
+        uint32_t d;
+        asm volatile("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+        return d;
+    });
+    section("bfi", 0, [] __device__(uint32_t a, uint32_t b, uint32_t c) {
+        uint32_t d;
+        asm volatile("bfi.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(a), "r"(b), "r"(c & 63), "r"(c >> 8 & 63));
+        return d;
+    });
     section("bfind", 0, ASM1("bfind.s32"));
     section("clz", 0, ASM1("clz.b32"));
     section("popc", 0, ASM1("popc.b32"));
@@ -134,8 +170,13 @@ static void integers() {
 }
 
 static void library() {
-#define MATH(name, tolerance, expression) \
-    section(name, tolerance, [] __device__(uint32_t a, uint32_t b, uint32_t) { float x = __uint_as_float(a & 0x80ffffff | 0x3f000000), y = __uint_as_float(b & 0x80ffffff | 0x3f000000); (void)y; return __float_as_uint(expression); })
+#define MATH(name, tolerance, expression)                                      \
+    section(name, tolerance, [] __device__(uint32_t a, uint32_t b, uint32_t) { \
+        float x = __uint_as_float(a & 0x80ffffff | 0x3f000000),                \
+              y = __uint_as_float(b & 0x80ffffff | 0x3f000000);                \
+        (void)y;                                                               \
+        return __float_as_uint(expression);                                    \
+    })
     MATH("expf", 4, expf(x));
     MATH("logf", 4, logf(fabsf(x)));
     MATH("sinf", 4, sinf(x));
@@ -152,11 +193,22 @@ static void library() {
 __global__ void warp_operations(uint32_t* out) {
     uint32_t lane = threadIdx.x, x = lane * lane + 7, all = 0xffffffff;
     int p;
-    uint32_t r[] = {__shfl_up_sync(all, x, 3), __shfl_down_sync(all, x, 5, 16), __shfl_xor_sync(all, x, 9), __shfl_sync(all, x, 35, 8),
-                    __ballot_sync(all, x & 4), uint32_t(__all_sync(all, x > 6)), uint32_t(__any_sync(all, x == 8)), __match_any_sync(all, x & 3),
-                    __match_all_sync(all, 5, &p), __reduce_add_sync(all, x), uint32_t(__reduce_min_sync(all, int(x) - 40)), __reduce_xor_sync(all, x)};
+    uint32_t r[] = {__shfl_up_sync(all, x, 3),
+                    __shfl_down_sync(all, x, 5, 16),
+                    __shfl_xor_sync(all, x, 9),
+                    __shfl_sync(all, x, 35, 8),
+                    __ballot_sync(all, x & 4),
+                    uint32_t(__all_sync(all, x > 6)),
+                    uint32_t(__any_sync(all, x == 8)),
+                    __match_any_sync(all, x & 3),
+                    __match_all_sync(all, 5, &p),
+                    __reduce_add_sync(all, x),
+                    uint32_t(__reduce_min_sync(all, int(x) - 40)),
+                    __reduce_xor_sync(all, x)};
     uint32_t odd = 0;
-    if (lane & 1) odd = __shfl_xor_sync(0xaaaaaaaa, x, 2) + __popc(__ballot_sync(0xaaaaaaaa, lane > 10)) + __reduce_max_sync(0xaaaaaaaa, x);
+    if (lane & 1)
+        odd = __shfl_xor_sync(0xaaaaaaaa, x, 2) + __popc(__ballot_sync(0xaaaaaaaa, lane > 10)) +
+              __reduce_max_sync(0xaaaaaaaa, x);
     for (int k = 0; k < 12; k++) out[k * 32 + lane] = r[k];
     out[12 * 32 + lane] = odd;
 }
@@ -178,18 +230,33 @@ __global__ void atomics(uint32_t* out, uint32_t* cells, const uint32_t* x) {
 __global__ void tensor(uint32_t* out, const uint32_t* a, const uint32_t* b, bool small, bool transpose) {
     __shared__ __align__(16) uint32_t tile[4 * 32];
     int lane = threadIdx.x;
-    auto value = [&](uint32_t bits) { return small ? __float2bfloat16(float(int(bits % 17) - 8)) : __float2bfloat16(float(int(bits % 2001) - 1000) / 777); };
-    auto word = [&](uint32_t bits) { __nv_bfloat162 p = __halves2bfloat162(value(bits), value(bits / 65536)); return *reinterpret_cast<uint32_t*>(&p); };
+    auto value = [&](uint32_t bits) {
+        return small ? __float2bfloat16(float(int(bits % 17) - 8))
+                     : __float2bfloat16(float(int(bits % 2001) - 1000) / 777);
+    };
+    auto word = [&](uint32_t bits) {
+        __nv_bfloat162 p = __halves2bfloat162(value(bits), value(bits / 65536));
+        return *reinterpret_cast<uint32_t*>(&p);
+    };
     for (int k = 0; k < 4; k++) tile[k * 32 + lane] = word(a[k * 32 + lane]);
     __syncthreads();
     uint32_t x[4], address = uint32_t(__cvta_generic_to_shared(tile + lane * 4));
-    if (transpose) asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address));
-    else asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address));
+    if (transpose)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(address));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(address));
     uint32_t y0 = word(b[lane]), y1 = word(b[32 + lane]);
     float c[4];
     for (int k = 0; k < 4; k++) c[k] = float(int(b[64 + k * 32 + lane] % 101) - 50);
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y0), "r"(y1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y0), "r"(y1));
     for (int k = 0; k < 4; k++) out[k * 32 + lane] = x[k], out[(4 + k) * 32 + lane] = __float_as_uint(c[k]);
 }
 
@@ -221,7 +288,8 @@ static std::map<std::pair<std::string, int>, Line> read(const char* path) {
     std::string name, hex;
     int index;
     double tolerance;
-    while (in >> name >> index >> tolerance >> hex) lines[{name, index}] = {tolerance, uint32_t(std::stoul(hex, nullptr, 16))};
+    while (in >> name >> index >> tolerance >> hex)
+        lines[{name, index}] = {tolerance, uint32_t(std::stoul(hex, nullptr, 16))};
     return lines;
 }
 static float as_float(uint32_t bits) {
@@ -233,20 +301,26 @@ static float as_float(uint32_t bits) {
 static int compare(const char* left, const char* right) {
     auto a = read(left), b = read(right);
     std::map<std::string, std::pair<int, int>> wrong;  // section: differing, all
-    if (a.empty() || a.size() != b.size()) return std::printf("the files have %zu and %zu values\n", a.size(), b.size()), 1;
+    if (a.empty() || a.size() != b.size())
+        return std::printf("the files have %zu and %zu values\n", a.size(), b.size()), 1;
     int failures = 0;
     for (auto& [key, x] : a) {
         auto it = b.find(key);
         auto& count = wrong[key.first];
         count.second++;
         float f = as_float(x.bits), g = it == b.end() ? 0 : as_float(it->second.bits);
-        bool same = it != b.end() && (x.bits == it->second.bits || (key.first.find("32") != std::string::npos && f != f && g != g));
+        bool same = it != b.end() && (x.bits == it->second.bits ||
+                                      (key.first.find("32") != std::string::npos && f != f && g != g));
         if (!same && it != b.end() && x.tolerance > 0) {
-            double scale = std::fmax(std::fmax(std::fabs(f), std::fabs(g)), key.first.substr(0, 3) == "mma" ? 16 : 1e-38);
-            same = (f != f && g != g) || f == g || std::fabs(double(f) - g) <= x.tolerance * scale / (1 << 23);
+            double scale = std::fmax(std::fmax(std::fabs(f), std::fabs(g)),
+                                     key.first.substr(0, 3) == "mma" ? 16 : 1e-38);
+            same =
+                (f != f && g != g) || f == g || std::fabs(double(f) - g) <= x.tolerance * scale / (1 << 23);
         }
         if (same) continue;
-        if (count.first++ == 0) std::printf("%s[%d]: %08x (%g) and %08x (%g)\n", key.first.c_str(), key.second, x.bits, f, it->second.bits, g);
+        if (count.first++ == 0)
+            std::printf("%s[%d]: %08x (%g) and %08x (%g)\n", key.first.c_str(), key.second, x.bits, f,
+                        it->second.bits, g);
         failures++;
     }
     int sections = 0;

@@ -1,5 +1,5 @@
-// ranks.cu: two processes and every collective. Argument "missing": rank 1 leaves out a collective; "different": it calls
-// another one; "dies": it ends. Then rank 0 must say which rank is missing.
+// ranks.cu: two processes and every collective. Argument "missing": rank 1 leaves out a collective;
+// "different": it calls another one; "dies": it ends. Then rank 0 must say which rank is missing.
 #include <nccl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,11 +30,13 @@ static int run(int rank, ncclUniqueId id, const char* fault) {
         sleep(4);
         return 0;
     }
-    if (rank == 1 && !std::strcmp(fault, "different")) ncclBroadcast(x.data, y.data, n, ncclFloat, 0, comm, s);
+    if (rank == 1 && !std::strcmp(fault, "different"))
+        ncclBroadcast(x.data, y.data, n, ncclFloat, 0, comm, s);
     NCCL(ncclAllReduce(x.data, y.data, n, ncclFloat, ncclSum, comm, s));
     CUDA(cudaStreamSynchronize(s));
     auto h = y.host();
-    expect(h[0] == 10 && h[1234] == 2 * 234 + 10 && h[n - 1] == 2 * ((n - 1) % 1000) + 10, "all-reduce", rank);
+    expect(h[0] == 10 && h[1234] == 2 * 234 + 10 && h[n - 1] == 2 * ((n - 1) % 1000) + 10, "all-reduce",
+           rank);
     NCCL(ncclAllReduce(x.data, y.data, n, ncclFloat, ncclAvg, comm, s));
     CUDA(cudaStreamSynchronize(s));
     expect(y.host()[7] == 12, "average", rank);

@@ -1,5 +1,5 @@
-// runtime.cu: the runtime API as a program sees it: errors, copies, streams, events, graphs, symbols, attributes.
-// Prints a line per failed expectation and exits with their number. Runs on a GPU too.
+// runtime.cu: the runtime API as a program sees it: errors, copies, streams, events, graphs, symbols,
+// attributes. Prints a line per failed expectation and exits with their number. Runs on a GPU too.
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
@@ -8,8 +8,10 @@
 #include <vector>
 
 static int failures = 0;
-#define EXPECT(condition) \
-    do { if (!(condition)) std::printf("line %d: expected %s\n", __LINE__, #condition), failures++; } while (0)
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) std::printf("line %d: expected %s\n", __LINE__, #condition), failures++; \
+    } while (0)
 #define OK(call) EXPECT((call) == cudaSuccess)
 
 __constant__ float table[4] = {1, 2, 3, 4};
@@ -22,7 +24,8 @@ __global__ void add(float* p, int n, float x) {
 }
 __global__ void use_symbols(float* out) {
     out[threadIdx.x] = table[threadIdx.x] + atomicAdd(&counter, 1);
-    if (threadIdx.x == 1) printf("word %s, %d %5.2f %llu %c|%-4d|\n", words[threadIdx.x], -3, 2.5, 1ull << 40, 'x', 12);
+    if (threadIdx.x == 1)
+        printf("word %s, %d %5.2f %llu %c|%-4d|\n", words[threadIdx.x], -3, 2.5, 1ull << 40, 'x', 12);
 }
 __global__ void dynamic_shared(int* out, int n) {
     extern __shared__ int buffer[];
@@ -48,11 +51,17 @@ __device__ __noinline__ int gcd(int a, int b) {
 }
 __global__ void calls(int* out, int n) {
     int t = threadIdx.x;
-    if (t % 3) out[t] = gcd(t * 12, n);
-    else out[t] = gcd(t, 18) + gcd(t + 1, 8);
+    if (t % 3)
+        out[t] = gcd(t * 12, n);
+    else
+        out[t] = gcd(t, 18) + gcd(t + 1, 8);
 }
-struct Big { int values[40]; };
-__global__ void by_value(int* out, Big big, int i) { *out = big.values[i]; }
+struct Big {
+    int values[40];
+};
+__global__ void by_value(int* out, Big big, int i) {
+    *out = big.values[i];
+}
 
 static std::vector<float> fetch(const float* p, int n) {
     std::vector<float> h(n);
@@ -188,7 +197,8 @@ static void streams_and_graphs() {
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
     int called = 0;
-    OK(cudaLaunchHostFunc(s, [](void* x) { ++*static_cast<int*>(x); }, &called));
+    OK(cudaLaunchHostFunc(
+        s, [](void* x) { ++*static_cast<int*>(x); }, &called));
     OK(cudaStreamDestroy(s));
     OK(cudaDeviceSynchronize());
     EXPECT(called == 1);

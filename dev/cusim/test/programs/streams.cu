@@ -1,11 +1,16 @@
-// streams.cu: two streams that hand a value over with an event, or (argument "missing") without one. Prints the value.
+// streams.cu: two streams that hand a value over with an event, or (argument "missing") without one. Prints
+// the value.
 #include <cuda_runtime.h>
 
 #include <cstdio>
 #include <cstring>
 
-__global__ void set(int* p, int x) { *p = x; }
-__global__ void copy(int* to, const int* from) { *to = *from; }
+__global__ void set(int* p, int x) {
+    *p = x;
+}
+__global__ void copy(int* to, const int* from) {
+    *to = *from;
+}
 
 int main(int argc, char** argv) {
     bool missing = argc > 1 && !std::strcmp(argv[1], "missing");

@@ -3,6 +3,7 @@
 #   cusim        build/cusim/lib{cudart,cublas,cublasLt}.so.13, libnccl.so.2
 #   test-cusim   builds and runs its tests under it (needs nvcc)
 #   bench-cusim  its speed
+#   test-gpu-cusim  the same programs on a GPU, results compared
 #   cusim-unit   only the unit tests; with CUSIM_SANITIZE=1 CUSIM_OUT=build/cusim-asan under sanitizers
 #
 # Run any nvcc executable (built with CUSIM_NVCCFLAGS) by LD_LIBRARY_PATH=build/cusim ./program
@@ -100,6 +101,16 @@ bench-cusim: cusim $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
 	@for p in $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu))); do \
 	    CUSIM_QUIET=1 LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/$$p 30 | grep ' per '; done
 endif
+
+# ---- against a real GPU: the examples, the runtime API, and every instruction's results compared with cusim's --------------
+.PHONY: test-gpu-cusim
+CUSIM_ON_GPU := $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu))) runtime blas
+test-gpu-cusim: cusim $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
+	@if ! nvidia-smi -L >/dev/null 2>&1; then echo "skipped: test-gpu-cusim (no GPU)"; exit 0; fi; set -e; \
+	for p in $(CUSIM_ON_GPU); do $(CUSIM_BIN)/$$p; done; \
+	$(CUSIM_BIN)/conformance dump $(CUSIM_OUT)/gpu.txt; \
+	LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/conformance dump $(CUSIM_OUT)/cpu.txt; \
+	$(CUSIM_BIN)/conformance compare $(CUSIM_OUT)/gpu.txt $(CUSIM_OUT)/cpu.txt
 
 # ---- fuzzing the parser (clang) ------------------------------------------------------------------------------------------
 build/fuzz/fuzz_ptx: dev/fuzz/fuzz_ptx.cpp $(wildcard $(CUSIM)/*.cpp $(CUSIM)/*.h $(CUSIM)/ptx/* $(CUSIM)/exec/*)

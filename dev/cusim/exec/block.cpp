@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "counters.h"
+#include "lanes.h"
 #include "memory.h"
 #include "options.h"
 #include "race.h"
@@ -187,9 +188,7 @@ class WarpRun {
             if (i.c != kNoColumn) {
                 const u32* member = w_.column<u32>(i.c);
                 need = member[lane];
-                part = 0;
-                for (u32 r = rest; r; r &= r - 1)
-                    if (member[__builtin_ctz(r)] == need) part |= 1u << __builtin_ctz(r);
+                part &= lane_bits([=](int l) { return member[l] == need; });
                 if (part & ~need)
                     fault(w_, i, __builtin_ctz(part & ~need), kLaunchFailure,
                           text("thread is not in the member mask 0x%08x of its own", need));

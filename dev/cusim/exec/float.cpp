@@ -314,9 +314,7 @@ void build_slow_function(Decoder& d, Form& f) {
 template <class Op>
 void build_function(Decoder& d, Form& f) {
     Type type = f.take_type();
-    bool half_ftz = type != Type::F32 && type != Type::F64 && f.take("ftz");
-    if (build_half(d, f, "ex2", type, 1)) return;
-    if (half_ftz) d.unknown("form", "exec/float.cpp");
+    if (build_half(d, f, std::is_same<Op, Ex2>::value ? "ex2" : "", type, 1)) return;
     Inst i;
     if (type == Type::F32)
         i.run = arithmetic<Op, f32, 1>(f, i.mode);

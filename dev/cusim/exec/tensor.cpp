@@ -46,7 +46,22 @@ void require_full_warp(Warp& w, const Inst& i) {
 
 // One row of results lies in lanes 4g..4g+3 of two registers: columns 0 2 4 6 and 1 3 5 7. B is brought into
 // that order.
-constexpr int kColumnOrder[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+//
+// x holds rows of four floats, one per column n = 0..7; out gets rows of eight, `step` floats apart, one per
+// index in the four.
+void transpose_columns(const f32* x, f32* out, int step) {
+    for (int odd = 0; odd < 2; odd++) {
+        const f32* from = x + 4 * odd;
+        __m128 r0 = _mm_load_ps(from), r1 = _mm_load_ps(from + 8), r2 = _mm_load_ps(from + 16);
+        __m128 r3 = _mm_load_ps(from + 24);
+        _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+        f32* to = out + 4 * odd;
+        _mm_store_ps(to, r0);
+        _mm_store_ps(to + step, r1);
+        _mm_store_ps(to + 2 * step, r2);
+        _mm_store_ps(to + 3 * step, r3);
+    }
+}
 
 // f32 sums. kHalfResult: C and D are f16 pairs.
 template <class In, bool kHalfResult>
@@ -60,10 +75,11 @@ void multiply(Warp& w, const Inst& i) {
     alignas(32) f32 b[16][8];
     for (int k = 0; k < blocks; k++) {
         const u32* words = w.column<u32>(o.b[k]);
-        for (int t = 0; t < 4; t++)
-            for (int e = 0; e < P; e++)
-                for (int n = 0; n < 8; n++)
-                    b[(k * 4 + t) * P + e][n] = In::element(words[4 * kColumnOrder[n] + t], e);
+        for (int e = 0; e < P; e++) {
+            alignas(32) f32 lane_order[kWarp];
+            for (int l = 0; l < kWarp; l++) lane_order[l] = In::element(words[l], e);
+            transpose_columns(lane_order, b[k * 4 * P + e], P * 8);
+        }
     }
     // a[half][k] holds eight rows' values of column k in lanes order: index 4 * group + t within register and
     // element.

@@ -156,3 +156,22 @@ TEST_CASE("NCCL stand-in: collectives, and what happens when a rank is missing")
     CHECK(contains(run_program("ranks dies").err, "rank 1 has ended"));
     CHECK(contains(run_program("ranks different").err, "but rank 1 calls another collective"));
 }
+
+TEST_CASE("conformance program: repeatable, and its comparison notices a changed bit") {
+    if (no_programs()) return;
+    std::string a = program_folder() + "/conformance-a.txt", b = program_folder() + "/conformance-b.txt";
+    CHECK(run_program("conformance dump " + a, kQuiet + "CUSIM_CHECK=all").code == 0);
+    CHECK(run_program("conformance dump " + b, kQuiet).code == 0);
+    ProgramResult r = run_program("conformance compare " + a + " " + b, kQuiet);
+    INFO(r.out << r.err);
+    CHECK(r.code == 0);
+    std::string text = file_text(b);
+    size_t at = text.find("mma.exact 200 ");
+    REQUIRE(at != std::string::npos);
+    at = text.find('\n', at) - 1;
+    text[at] = text[at] == '0' ? '1' : '0';
+    std::ofstream(b) << text;
+    CHECK(run_program("conformance compare " + a + " " + b, kQuiet).code == 1);
+    std::remove(a.c_str());
+    std::remove(b.c_str());
+}

@@ -12,6 +12,16 @@ namespace cusim {
 
 namespace {
 
+constexpr u32 kPoison[4] = {~0u, ~0u, ~0u, ~0u};
+
+// The common size has a copy of its own, without a call.
+void copy_bytes(void* to, const void* from, u32 bytes) {
+    if (bytes == 16)
+        std::memcpy(to, from, 16);
+    else
+        std::memcpy(to, from, bytes);
+}
+
 void set_shared_written(Block& b, u32 offset, u32 bytes, u8 value) {
     if (!b.shared_written.empty()) std::fill_n(b.shared_written.begin() + offset, bytes, value);
 }
@@ -32,9 +42,10 @@ void copy_async(Warp& w, const Inst& i) {
     u32 full = w.mask, issued = w.mask;
     const u64* source = w.column<u64>(i.b);
     if (i.c != kNoColumn) {
-        std::memset(copy.data, 0, sizeof copy.data);
         if (i.flag) {
             full &= ~w.predicate(i.c);
+            for (u32 rest = issued & ~full; rest; rest &= rest - 1)
+                std::memset(copy.data[__builtin_ctz(rest)], 0, bytes);
         } else {
             const u32* size = w.column<u32>(i.c);
             for (u32 rest = issued; rest; rest &= rest - 1) {
@@ -44,6 +55,7 @@ void copy_async(Warp& w, const Inst& i) {
                           text("cp.async source size %u is larger than %u", size[l], bytes));
                 if (size[l] == bytes) continue;
                 full &= ~(1u << l);
+                std::memset(copy.data[l], 0, bytes);
                 for (u32 k = 0; k < size[l]; k++)
                     copy.data[l][k] = u8(*locate_one(w, i, l, Space::Global,
                                                      source[l] + u64(i.source_offset) + k, 1, Access::Read));
@@ -61,7 +73,7 @@ void copy_async(Warp& w, const Inst& i) {
         i.hint = from.hint;
         for (u32 rest = full; rest; rest &= rest - 1) {
             int l = __builtin_ctz(rest);
-            std::memcpy(copy.data[l], lanes.lane(l, int(bytes)), bytes);
+            copy_bytes(copy.data[l], lanes.lane(l, int(bytes)), bytes);
         }
         w.mask = issued;
     }
@@ -71,7 +83,7 @@ void copy_async(Warp& w, const Inst& i) {
         int l = __builtin_ctz(rest);
         char* to = lanes.lane(l, int(bytes));
         copy.target[l] = u32(to - w.block->shared);
-        std::memset(to, 0xff, bytes);
+        copy_bytes(to, kPoison, bytes);
         set_shared_written(*w.block, copy.target[l], bytes, 0);
     }
 }
@@ -84,7 +96,7 @@ void arrive(Warp& w, AsyncCopy& copy, u32 lanes) {
     int pc = w.pc;
     for (u32 rest = lanes; rest; rest &= rest - 1) {
         int l = __builtin_ctz(rest);
-        std::memcpy(w.block->shared + copy.target[l], copy.data[l], copy.bytes);
+        copy_bytes(w.block->shared + copy.target[l], copy.data[l], copy.bytes);
         set_shared_written(*w.block, copy.target[l], copy.bytes, 1);
         if (w.block->race) {
             w.pc = copy.pc;

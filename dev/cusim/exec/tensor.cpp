@@ -113,15 +113,18 @@ void multiply(Warp& w, const Inst& i) {
                         sum[g] = _mm256_fmadd_ps(_mm256_broadcast_ss(column + 4 * g), row, sum[g]);
                 }
         for (int g = 0; g < 8; g++) {
-            alignas(32) f32 row[8];
-            _mm256_store_ps(row, sum[g]);
             if (kHalfResult) {
+                alignas(32) f32 row[8];
+                _mm256_store_ps(row, sum[g]);
                 u32* d = w.column<u32>(o.d[half]) + 4 * g;
                 for (int t = 0; t < 4; t++) d[t] = to_f16(row[t]) | u32(to_f16(row[4 + t])) << 16;
             } else {
-                f32 *d0 = w.column<f32>(o.d[2 * half]) + 4 * g,
-                    *d1 = w.column<f32>(o.d[2 * half + 1]) + 4 * g;
-                for (int t = 0; t < 4; t++) d0[t] = canonical(row[t]), d1[t] = canonical(row[4 + t]);
+                // NaN becomes the GPU's one NaN.
+                __m256 is_nan = _mm256_cmp_ps(sum[g], sum[g], _CMP_UNORD_Q);
+                __m256 row =
+                    _mm256_blendv_ps(sum[g], _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)), is_nan);
+                _mm_storeu_ps(w.column<f32>(o.d[2 * half]) + 4 * g, _mm256_castps256_ps128(row));
+                _mm_storeu_ps(w.column<f32>(o.d[2 * half + 1]) + 4 * g, _mm256_extractf128_ps(row, 1));
             }
         }
     }

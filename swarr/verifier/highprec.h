@@ -324,6 +324,9 @@ struct Real {
     Real checked() const { return exp > widest || exp < -widest || err.top() > widest ? make_bad() : *this; }
 };
 
+// No series below needs a tenth of this; it only keeps a fault from becoming a hang.
+constexpr uint64_t most_terms = 2000;
+
 // pi = 16 atan(1/5) - 4 atan(1/239), ln 2 = 18 atanh(1/26) - 2 atanh(1/4801) + 8 atanh(1/8749).
 template <int N>
 Real<N> inverse_series(uint64_t n, bool alternate) {
@@ -359,7 +362,7 @@ Real<N> exp(const Real<N>& x) {
     if (std::fabs(estimate) > 3e16) return Real<N>::make_bad();
     int64_t k = std::llround(estimate);
     Real<N> r = (x - Real<N>(k) * ln2<N>()).scaled(-halvings), term = r, sum = r;
-    for (uint64_t n = 2; !term.zero_value() && term.exp > sum.exp - 64 * N - 4; n++) {
+    for (uint64_t n = 2; !term.zero_value() && term.exp > sum.exp - 64 * N - 4 && n < most_terms; n++) {
         term = (term * r).over(n);
         sum = sum + term;
     }
@@ -378,7 +381,7 @@ Real<N> log(const Real<N>& x) {
     // log f = y + log1p(f e^-y - 1), with y right to 50 bits.
     Real<N> y = Real<N>::from_double(std::log(f.to_double()));
     Real<N> d = f * exp(-y) - Real<N>(1), power = d, sum = d;
-    for (uint64_t n = 2; !power.zero_value() && power.exp > -64 * N - 4; n++) {
+    for (uint64_t n = 2; !power.zero_value() && power.exp > -64 * N - 4 && n < most_terms; n++) {
         power = power * d;
         sum = n % 2 ? sum + power.over(n) : sum - power.over(n);
     }
@@ -394,7 +397,7 @@ void sin_cos(const Real<N>& x, Real<N>& sine, Real<N>& cosine) {
     int64_t k = std::llround(estimate);
     Real<N> r = x - Real<N>(k) * pi<N>().scaled(-1), square = r * r;
     Real<N> s = r, c = Real<N>(1), term = r, even = Real<N>(1);
-    for (uint64_t n = 1; !even.zero_value() && even.exp > -64 * N - 4; n++) {
+    for (uint64_t n = 1; !even.zero_value() && even.exp > -64 * N - 4 && n < most_terms; n++) {
         even = (even * square).over((2 * n - 1) * 2 * n);
         c = n % 2 ? c - even : c + even;
         term = (term * square).over(2 * n * (2 * n + 1));
@@ -433,7 +436,7 @@ Real<N> atan(const Real<N>& x) {
         t = (x * c - s) / (c + x * s);
     }
     Real<N> square = t * t, power = t, sum = t;
-    for (uint64_t n = 3; !power.zero_value() && power.exp > -64 * N - 44; n += 2) {
+    for (uint64_t n = 3; !power.zero_value() && power.exp > -64 * N - 44 && n < most_terms; n += 2) {
         power = power * square;
         sum = n % 4 == 3 ? sum - power.over(n) : sum + power.over(n);
     }

@@ -70,6 +70,8 @@ struct Options {
         cli.option("--overlong-buffer", rollout.overlong_buffer,
                    "soft: tokens before the limit that cost reward", "Rollout")
             ->check(CLI::NonNegativeNumber);
+        cli.option("--round-decimals", rollout.round_decimals,
+                   "a decimal gold compares at its own digits; else exactly", "Rollout");
         cli.option("--random-reward", random_reward, "control: rewards from a coin, not from the verifier",
                    "Rollout");
 

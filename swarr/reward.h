@@ -46,7 +46,7 @@ inline std::string ledger_answer(const std::string& text) {
 }
 
 inline Judgement judge(AnswerFormat format, const std::string& text, const std::vector<std::string>& gold,
-                       verifier::Mode mode = verifier::Mode::rl) {
+                       verifier::Mode mode = verifier::Mode::rl, bool round_decimals = true) {
     Judgement out;
     if (format == AnswerFormat::ledger) {
         out.answer = out.vote = ledger_answer(text);
@@ -56,7 +56,7 @@ inline Judgement judge(AnswerFormat format, const std::string& text, const std::
             if (g == out.answer) out.outcome = Outcome::right;
         return out;
     }
-    verifier::Grade grade = verifier::grade(text, gold, mode);
+    verifier::Grade grade = verifier::grade(text, gold, mode, round_decimals);
     out.answer = grade.answer;
     out.vote = grade.canonical;
     out.outcome = grade.verdict == verifier::Verdict::equal       ? Outcome::right

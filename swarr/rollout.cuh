@@ -23,6 +23,7 @@ struct RolloutOptions {
     Truncated truncated = Truncated::zero;
     int overlong_buffer = 256;
     bool divide_by_std = true;
+    bool round_decimals = true;  // a decimal gold compares at its own digits (verifier/compare.h)
     Sampling sampling;
     uint64_t seed = 1;
 };
@@ -126,7 +127,8 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
     for (const Rollout& r : group) {
         const bool cut = r.stop == Stop::length;
         const std::string text = answer_text(source.tokenizer, r);
-        Judgement judgement = judge(problem.problem.format, text, problem.problem.gold);
+        Judgement judgement =
+            judge(problem.problem.format, text, problem.problem.gold, verifier::Mode::rl, o.round_decimals);
         double value = shaped_reward(reward(judgement), cut, int(r.ids.size()), o.max_new_tokens, o.truncated,
                                      o.overlong_buffer);
         rewards.push_back(value);

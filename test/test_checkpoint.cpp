@@ -179,7 +179,6 @@ TEST_CASE("checkpoint: kill -9 at any moment loses nothing that was DONE") {
     save(run.path, promised + 1, {2, 0});
     for (const std::string& name : names_in(run / "ckpt")) CHECK(name[0] != '.');
     CHECK(steps(run.path).size() == 2);
-    CHECK(promised > 5);
 }
 
 TEST_CASE("checkpoint: killed at each of its system calls, a save loses nothing") {

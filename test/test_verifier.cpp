@@ -139,6 +139,13 @@ TEST_CASE("verifier grades") {
     CHECK(!counts("\\boxed{5 \\approx 6}", "6"));
 }
 
+TEST_CASE("verifier: rounding to the gold's digits can be switched off") {
+    const std::string text = "\\boxed{3.14159265}";
+    CHECK(grade(text, {"3.141593"}, Mode::rl).verdict == Verdict::equal);
+    CHECK(grade(text, {"3.141593"}, Mode::rl, false).verdict == Verdict::different);
+    CHECK(grade("\\boxed{0.5}", {"1/2"}, Mode::rl, false).verdict == Verdict::equal);
+}
+
 TEST_CASE("verifier: votes count equal answers together") {
     const char* groups[][4] = {{"\\frac{1}{2}", "0.5", "\\frac{2}{4}", "x = 1/2"},
                                {"2\\sqrt{2}", "\\sqrt{8}", "\\sqrt2 \\cdot 2", "2^{3/2}"},

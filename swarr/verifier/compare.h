@@ -190,8 +190,9 @@ inline void grade(const Answer& answer, const std::vector<std::string>& golds, c
 }  // namespace detail
 
 // Grades a completion (never a prompt) against golds, any of which counts. In rl mode only a closed box
-// counts.
-inline Grade grade(const std::string& completion, const std::vector<std::string>& golds, Mode mode) {
+// counts. Without `round_decimals` a decimal gold wants exactly its value.
+inline Grade grade(const std::string& completion, const std::vector<std::string>& golds, Mode mode,
+                   bool round_decimals = true) {
     Grade out;
     Extraction found = extract(completion, mode);
     out.why = found.why;
@@ -208,6 +209,7 @@ inline Grade grade(const std::string& completion, const std::vector<std::string>
     }
     if (!chosen) detail::read(found.candidates[0], answer);
     Options options = options_for(mode);
+    options.round_decimals = round_decimals;
     options.last_side = !found.boxed;
     detail::grade(answer, golds, options, found.why, out);
     return out;

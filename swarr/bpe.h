@@ -268,7 +268,8 @@ class BpeModel {
         void finish() {
             clean = true;
             if (symbol.capacity() <= size_t(1) << 20) return;
-            std::vector<Symbol>().swap(symbol);  // one huge piece should not hold its memory for good
+            std::vector<int>().swap(id);  // one huge piece should not hold its memory for good
+            std::vector<Symbol>().swap(symbol);
             std::vector<Entry>().swap(entries);
         }
     };
@@ -374,7 +375,7 @@ class BpeModel {
     std::unordered_map<std::string, int> unspelled_;  // vocabulary entries that are not in the byte alphabet
     std::vector<int> unlisted_;                       // ids that slots_ does not hold
 
-    int byte_id_[256];
+    int byte_id_[256] = {};
     // Once sealed: left 21 bits, right 21, rank 22, in open addressing. Before: the keys by rank.
     std::vector<uint64_t> pairs_;
     int pair_shift_ = 0;

@@ -203,10 +203,32 @@ TEST_CASE("NFC: composition, exclusions, blocked marks, Hangul") {
     CHECK(nfc("\u0301a") == "\u0301a");  // a mark without a base
     CHECK(nfc("a\u0328\u0301") == "\u0105\u0301");
     CHECK(nfc("\U00011935\U00011930") == "\U00011935\U00011930");  // composes since Unicode 13: not here
+    CHECK(nfc("a\u0312\u0301") == "a\u0312\u0301");                // a mark of the same class blocks the next
     CHECK(nfc("") == "");
     std::string marks = "a";
     for (int i = 0; i < 100000; i++) marks += i % 2 ? "\u0323" : "\u0307";
     CHECK(nfc(nfc(marks)) == nfc(marks));
+}
+
+TEST_CASE("where text is cut into pieces") {
+    auto pieces = [](Split split, std::string text) {
+        size_t size = text.size();
+        text.append(split_padding, '\0');
+        Splitter splitter(split, {text.data(), size});
+        std::string out;
+        for (std::string_view piece; splitter.next(piece);)
+            out += (out.empty() ? "" : "|") + std::string(piece);
+        return out;
+    };
+    CHECK(pieces(Split::qwen, "it'S x'\u017ft o'lL 'r") == "it|'S| x|'\u017f|t| o|'lL| '|r");
+    CHECK(pieces(Split::gpt2, "it'S it's x'\u017ft") == "it|'|S| it|'s| x|'|\u017ft");
+    CHECK(pieces(Split::qwen, "a1234 \u0663 (x)") == "a|1|2|3|4| |\u0663| (|x|)");
+    CHECK(pieces(Split::llama3, "a1234 12") == "a|123|4| |12");
+    CHECK(pieces(Split::gpt2, "a1234 12") == "a|1234| 12");
+    CHECK(pieces(Split::qwen, "a  b\n\n  c \n") == "a| | b|\n\n| | c| \n");
+    CHECK(pieces(Split::gpt2, "a  b\n\n  c \n") == "a| | b|\n\n | c| \n");
+    CHECK(pieces(Split::qwen, "x=1;\r\n\ty\u00a0") == "x|=|1|;\r\n|\ty|\u00a0");
+    CHECK(pieces(Split::none, "a b") == "a b");
 }
 
 TEST_CASE("long and hostile text is read in linear time") {

@@ -173,7 +173,7 @@ def main():
     for name, count in [("pretrain", PRETRAIN), ("sft", SFT)]:
         texts = solved(rng, count, held_out)
         if name == "pretrain":
-            cuts = random.Random(options.seed + 1)
+            cuts = random.Random(options.seed + 4)
             texts += cut(cuts, texts)
             cuts.shuffle(texts)
         rows = [{"prompt": p, "completion": c} for p, c in texts]

@@ -49,7 +49,7 @@ void choose_miniature(Cli& cli, Options& o) {
     mini.set("--sample-prompt", o.prompts, {"a3b5c2d7e1f4="});
     mini.set("--batch-size", o.supervised.batch_size, int64_t(64));
     mini.set("--loss-on", o.loss_on, std::string("answer"));
-    mini.set("--steps", o.supervised.train.steps, int64_t(1600));
+    mini.set("--steps", o.supervised.train.steps, int64_t(2000));
     mini.set("--lr", o.supervised.train.lr, 2e-3);
     mini.set("--min-lr", o.supervised.train.min_lr, 2e-4);
     mini.set("--warmup", o.supervised.train.warmup, int64_t(50));

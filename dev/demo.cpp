@@ -34,7 +34,7 @@ struct Options {
 // What the two forms of the experiment differ in.
 struct Scale {
     std::vector<int> windows = {0, 48, 32, 16};  // 0: full attention, which comes first
-    int64_t base_steps = 1600, base_limit = 3200, sft_steps = 400, rl_steps = 100, every = 10, problems = 0;
+    int64_t base_steps = 2000, base_limit = 4000, sft_steps = 400, rl_steps = 100, every = 10, problems = 0;
     int64_t samples = 4, texts = 128;
     std::vector<int> locality = {8, 12, 16, 24, 32, 48};
 };

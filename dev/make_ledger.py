@@ -66,6 +66,21 @@ def solved(rng, count, avoid):
     return [(prompt(d), style(d)) for d, style in zip(problems(rng, count, avoid), styles)]
 
 
+def cut(rng, rows):
+    """Every second solution from a random place on, as a model that was trained on pieces of texts has seen them.
+
+    What it cannot know there it learns to spread over all digits; without such rows, the probability under a short
+    context says how strange a text without a beginning is, not what the token needs.
+    """
+    pieces = []
+    for p, c in rows[::2]:
+        start = rng.randrange(1, len(p) + len(c) - 4)
+        text = (p + c)[start:]
+        known = max(1, len(p) - start)
+        pieces.append((text[:known], text[known:]))
+    return pieces
+
+
 def tokenizer():
     """A byte-level BPE without merges: one token a byte. Blank and newline carry GPT-2's names for these bytes."""
     byte_name = {" ": "\u0120", "\n": "\u010a"}
@@ -156,7 +171,12 @@ def main():
     ]:
         (options.folder / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     for name, count in [("pretrain", PRETRAIN), ("sft", SFT)]:
-        rows = [{"prompt": p, "completion": c} for p, c in solved(rng, count, held_out)]
+        texts = solved(rng, count, held_out)
+        if name == "pretrain":
+            cuts = random.Random(options.seed + 4)
+            texts += cut(cuts, texts)
+            cuts.shuffle(texts)
+        rows = [{"prompt": p, "completion": c} for p, c in texts]
         write_lines(options.folder / f"{name}.jsonl", rows)
     for name, drawn in [("rl", problems(rng, RL, held_out)), ("val", val)]:
         write_lines(options.folder / f"{name}.jsonl", [

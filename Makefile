@@ -12,7 +12,8 @@ BIN ?= .
 
 # No fast-math: results are compared bit for bit. -ffp-contract=off: every fused multiply-add is written out.
 OPT ?= -O3 -march=native
-FLAGS := $(OPT) -ffp-contract=off -fno-math-errno -fopenmp -Wall -Wextra -Wno-psabi
+# -fno-tree-slp-vectorize: GCC 12 with AVX-512 miscompiles short sums of doubles (dev/LOG.md); kernels name their vectors.
+FLAGS := $(OPT) -ffp-contract=off -fno-math-errno -fno-tree-slp-vectorize -fopenmp -Wall -Wextra -Wno-psabi
 ifeq ($(SANITIZE),1)
 # Left out of undefined: what address finds too; those checks double the time to compile.
 FLAGS += -g1 -fsanitize=address,undefined -fno-sanitize=null,alignment,vptr,object-size,nonnull-attribute,returns-nonnull-attribute \

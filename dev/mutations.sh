@@ -31,7 +31,7 @@ PY
         source=$copy/test/test_$t.cpp object=$copy/build/test_$t.o
         [ $t = main ] && source=$copy/test/main.cpp
         [ $t = main ] && [ -f "$object" ] && continue
-        ${CXX:-g++} -std=c++17 -O1 -march=native -ffp-contract=off -fno-math-errno -fopenmp -w -I"$copy" -I"$copy/swarr" \
+        ${CXX:-g++} -std=c++17 -O1 -march=native -ffp-contract=off -fno-math-errno -fno-tree-slp-vectorize -fopenmp -w -I"$copy" -I"$copy/swarr" \
             -I"$copy/test" -c "$source" -o "$object" 2>/dev/null || verdict="caught (does not compile)"
     done
     if [ "$verdict" = caught ]; then

@@ -95,7 +95,8 @@ struct ModelOptions {
     }
 };
 
-// Options that may differ between a run and its continuation: none of them changes what a step computes.
+// Options that may differ between a run and its continuation: none of them changes what was computed so far.
+// (--steps moves the end of a linear or cosine schedule: a run that is lengthened differs from a long one.)
 inline const std::set<std::string>& free_options() {
     static const std::set<std::string> names = {"--resume",    "--device",     "--threads",    "--save-every",
                                                 "--keep-last", "--keep-every", "--log-every",  "--max-time",

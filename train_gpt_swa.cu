@@ -82,6 +82,10 @@ int main(int argc, char** argv) {
         Dataset data = load(o.data), val;
         if (!o.val_data.empty()) val = load(o.val_data);
         o.supervised.settle(cli, data, val);
+        for (const std::string& prompt : o.prompts)  // not after hours, at the first validation
+            if (source.tokenizer.encode(prompt).empty())
+                throw UsageError("--sample-prompt " + quoted(prompt) + " has no token",
+                                 "there must be one to start from");
 
         cli.print();
         std::printf("%s\n", device_line(o.run.device).c_str());

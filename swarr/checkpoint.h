@@ -205,17 +205,22 @@ class JsonlLog {
     JsonlLog(const JsonlLog&) = delete;
     JsonlLog& operator=(const JsonlLog&) = delete;
 
-    // last_step < 0: a new log. Else rows of later steps, and a last line that was cut off, are taken away,
-    // so that going on after a crash writes no step twice. Returns how many bytes were taken away. Errors:
-    // another process has this log open.
-    size_t open(const std::string& path, int64_t last_step = -1) {
+    // Keeps two processes from writing to one run. Errors: another process has this log open.
+    void lock(const std::string& path) {
         path_ = path;
         fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (fd_ < 0)
             fail(path + ": cannot open: " + std::strerror(errno), "check the path and its permissions");
-        // Also keeps two processes from writing to one run. File systems without locks are taken as they are.
+        // File systems without locks are taken as they are.
         if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
             fail(path + ": another process is writing this run", "wait for it, or choose another --out");
+    }
+
+    // Locks it, if that has not been done. last_step < 0: a new log. Else rows of later steps, and a last
+    // line that was cut off, are taken away, so that going on after a crash writes no step twice. Returns how
+    // many bytes were taken away. Errors: another process has this log open.
+    size_t open(const std::string& path, int64_t last_step = -1) {
+        if (fd_ < 0) lock(path);
         size_t size = 0, keep = 0;
         {
             MappedFile file(path);

@@ -10,6 +10,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -43,6 +44,11 @@ class Cli {
             if (row.option->get_type_size_max() == 1)
                 row.option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
         }
+        if constexpr (std::is_floating_point_v<T>)  // the ranges below let "nan" pass
+            row.option->check([](const std::string& text) {
+                bool finite = std::isfinite(std::strtod(text.c_str(), nullptr));
+                return finite ? std::string() : "Value " + text + " is not a finite number";
+            });
         row.option->group(group);
         row.get = [&value] { return Json(value); };
         row.set = [&value](const Json& j) { j.get_to(value); };
@@ -59,7 +65,7 @@ class Cli {
     CLI::App& app() { return app_; }
 
     // Values of an earlier run's config.json, taken as defaults before parse(); keys of other programs'
-    // options are ignored. Errors: a value of the wrong type.
+    // options are ignored. Errors: a value of the wrong type, or one that the command line would refuse.
     void load(const Json& config, const std::string& file) {
         for (Row& row : rows_) {
             auto it = config.find(row.name.substr(2));
@@ -70,6 +76,7 @@ class Cli {
                 fail(file + ": key \"" + row.name.substr(2) + "\": wrong type (" + it->dump() + ")",
                      "restore the file as the run wrote it, or pass " + row.name + " on the command line");
             }
+            for (const Json& value : it->is_array() ? *it : Json::array({*it})) check(row, value, file);
             row.source = "file";
         }
     }
@@ -124,9 +131,26 @@ class Cli {
         std::function<Json()> get;
         std::function<void(const Json&)> set;
     };
-    static std::string text(const Row& row) {
-        Json value = row.get();
+    static std::string text(const Json& value) {
         return value.is_string() ? value.get<std::string>() : value.dump();
+    }
+    static std::string text(const Row& row) { return text(row.get()); }
+
+    // What the option's validators say of a value that did not come from the command line.
+    static void check(const Row& row, const Json& value, const std::string& file) {
+        const std::string shown = text(value);
+        for (int i = 0;; i++) {
+            const CLI::Validator* validator = nullptr;
+            try {
+                validator = row.option->get_validator(i);
+            } catch (const CLI::OptionNotFound&) {
+                return;  // CLI11 has no other way to say that this was the last
+            }
+            std::string wrong = (*validator)(shown);
+            if (!wrong.empty())
+                fail(file + ": key \"" + row.name.substr(2) + "\": " + wrong,
+                     "restore the file as the run wrote it");
+        }
     }
     const Row& find(const std::string& name) const {
         for (const Row& row : rows_)

@@ -88,11 +88,15 @@ struct ModelOptions {
         else if (!full_layers.empty() || sink_tokens)
             throw UsageError("--full-layers and --sink-tokens need --window",
                              "for example --window 4096 --full-layers 0,14");
+        if (rope_theta != 0 && !(rope_theta >= 1 && rope_theta <= 1e12))
+            throw UsageError(format("--rope-theta %g is not 0 or from 1 to 1e12", rope_theta),
+                             "usual are 10000 to 1000000");
         if (rope_theta > 0) config.rope_theta = rope_theta;
     }
 };
 
-// Options that may differ between a run and its continuation: none of them changes what a step computes.
+// Options that may differ between a run and its continuation: none of them changes what was computed so far.
+// (--steps moves the end of a linear or cosine schedule: a run that is lengthened differs from a long one.)
 inline const std::set<std::string>& free_options() {
     static const std::set<std::string> names = {"--resume",    "--device",     "--threads",    "--save-every",
                                                 "--keep-last", "--keep-every", "--log-every",  "--max-time",
@@ -121,7 +125,8 @@ inline std::string newest_run(const std::string& program = "") {
         std::string folder = entry.path();
         std::string checkpoint = newest_checkpoint(folder);
         if (checkpoint.empty() || !fs::exists(folder + "/config.json")) continue;
-        if (!program.empty() && read_json(folder + "/config.json").value("program", "") != program) continue;
+        const std::string file = folder + "/config.json";
+        if (!program.empty() && Fields(read_json(file), file).text("program", "") != program) continue;
         auto time = fs::last_write_time(checkpoint + "/DONE", ignored);
         if (best.empty() || time > best_time) best = folder, best_time = time;
     }
@@ -179,9 +184,9 @@ class Run {
                 fail("--resume auto: no run of " + program + " with a checkpoint below runs/",
                      "name its folder");
             before = read_json(resume + "/config.json");
-            if (before.value("program", "") != program)
-                fail(resume + "/config.json: a run of " + quoted(before.value("program", "?")) + ", not of " +
-                         program,
+            const std::string of = Fields(before, resume + "/config.json").text("program", "?");
+            if (of != program)
+                fail(resume + "/config.json: a run of " + quoted(of) + ", not of " + program,
                      "resume it with that program");
             cli.load(before, resume + "/config.json");
         }
@@ -201,9 +206,12 @@ class Run {
                          "a resumed run keeps its options; start a new one with --model " + resume +
                              " to change them");
             }
+            // Before the checkpoint is chosen: one that another process is about to delete is none.
+            log_.lock(resume + "/log.jsonl");
             checkpoint_ = newest_checkpoint(resume);
             if (checkpoint_.empty())
-                fail(resume + ": no finished checkpoint to resume from", "start again without --resume");
+                fail(resume + ": no finished checkpoint to resume from",
+                     "delete this folder and start again without --resume");
             const std::string file = checkpoint_ + "/trainer.json";
             state_ = read_json(file);
             Fields fields(state_, file);
@@ -236,7 +244,9 @@ class Run {
         namespace fs = std::filesystem;
         if (!resumed() && fs::exists(folder() + "/config.json"))
             fail(folder() + ": there is a run in this folder already",
-                 "--resume " + folder() + " to go on with it, or another --out");
+                 newest_checkpoint(folder()).empty()
+                     ? "it has saved nothing yet: delete it, or choose another --out"
+                     : "--resume " + folder() + " to go on with it, or another --out");
         make_folders(folder());
         if (!resumed()) {
             Json config = {{"program", program_}, {"command", command_}};

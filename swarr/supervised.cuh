@@ -18,13 +18,13 @@ struct SupervisedOptions {
             ->check(CLI::Range(2, 1 << 24));
         cli.option("--packing", packing, "several sequences in one pass (they never see each other)", "Data");
         cli.option("--batch-size", batch_size, "sequences per optimizer step", "Optimizer")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 1 << 20));
         cli.option("--epochs", epochs, "passes over the data; sets --steps", "Optimizer")
-            ->check(CLI::NonNegativeNumber);
+            ->check(CLI::Range(0.0, 1e6));
         train.add_to(cli);
         cli.option("--max-tokens-per-pass", max_tokens, "tokens of one pass; what memory is spent on",
                    "Memory")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 1 << 24));
         cli.option("--recompute", recompute,
                    "0 keep all activations, 1 norms and swiglu again, 2 layers again", "Memory")
             ->check(CLI::Range(0, 2));

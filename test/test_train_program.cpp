@@ -274,14 +274,45 @@ TEST_CASE("sft, train_gpt_swa: wrong use is one error and one hint", "[programs]
          "--full-layers and --sink-tokens need --window");
     says("sft", "--model m --data data.jsonl --device cuda", 1,
          "--device cuda: this build has no CUDA device");
+    says("sft", usual + "--batch-size 1000000000000", 2, "--batch-size: Value 1000000000000 not in range");
+    says("sft", usual + "--max-tokens-per-pass 4294967297", 2, "--max-tokens-per-pass: Value 4294967297 not");
+    says("sft", usual + "--lr nan", 2, "--lr: Value nan is not a finite number");
+    says("sft", usual + "--epochs 1e300", 2, "--epochs: Value 1e300 not in range");
+    says("sft", usual + "--rope-theta 0.5", 2, "--rope-theta 0.5 is not 0 or from 1 to 1e12");
     says("sft", "--resume nowhere", 1, "nowhere/config.json: cannot open");
     says("sft", "--model m --data data.jsonl --template nonsense", 2, "--template \"nonsense\" is unknown");
     REQUIRE(run_in(dir.path, "sft", usual + "--out run --steps 1").code == 0);
     says("sft", usual + "--out run", 1, "run: there is a run in this folder already");
     says("sft", "--resume run --lr 0.5", 1, "--resume: --lr is 0.5 here and 0.01 in run/config.json");
     says("train_gpt_swa", "--resume run", 1, "run/config.json: a run of \"sft\", not of train_gpt_swa");
+    says("train_gpt_swa", "--model m --data data.jsonl --steps 1 --sample-prompt \"\"", 2,
+         "--sample-prompt \"\" has no token");
     says("train_gpt_swa", "--data data.jsonl", 2,
          "one of --config (a fresh model) and --model (continue one) is needed");
+    const Json config = read_json(dir / "run/config.json");
+    auto with = [&](const char* key, const Json& value) {
+        Json changed = config;
+        changed[key] = value;
+        dir.put("run/config.json", changed.dump());
+    };
+    with("batch-size", -1);
+    says("sft", "--resume run", 1, "run/config.json: key \"batch-size\": Value -1 not in range");
+    with("log-every", 0);
+    says("sft", "--resume run", 1, "run/config.json: key \"log-every\": ");
+    with("schedule", "zigzag");
+    says("sft", "--resume run", 1, "run/config.json: key \"schedule\": zigzag not in");
+    with("program", 5);
+    says("sft", "--resume run", 1, "run/config.json: key \"program\": 5 is not a string");
+    dir.put("run/config.json", config.dump());
+    {
+        JsonlLog other;
+        other.lock(dir / "run/log.jsonl");
+        says("sft", "--resume run", 1, "run/log.jsonl: another process is writing this run");
+    }
+    remove_path(dir / "run/ckpt");
+    says("sft", "--resume run", 1, "run: no finished checkpoint to resume from");
+    ProgramResult again = run_in(dir.path, "sft", usual + "--out run");
+    CHECK(again.err.find("hint: it has saved nothing yet: delete it") != std::string::npos);
     dir.put("m/model.safetensors", "short");
     says("sft", usual + "--out other", 1, "m/model.safetensors: 5 bytes are too few for a safetensors file");
     ProgramResult help = run_in(dir.path, "sft", "--help");

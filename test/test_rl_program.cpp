@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "check.h"
+#include "checkpoint.h"
 #include "evaluate.h"
 #include "program.h"
 

@@ -2,28 +2,25 @@
 //
 // Mathematics decides wherever it can; these are the points where graders disagree, and what we do:
 //
-//   policy             rule                                                     reason
-//   percent            25% is 25 and is 1/4; 25 is not 1/4                      golds leave the sign out or
-//   in; never x for 100x degrees            90^\circ is 90 and is \pi/2                              the same
-//   units, currency    dropped; two different known units differ               golds leave them out; 10 cm is
-//   not 10 m mixed numbers      2\frac12, 7 3/4 are sums if proper and all integers      how MATH writes
-//   them; else a product comma lists        any order, every element, none twice                     sets of
-//   solutions have no order tuples             in order; (a,b) is not [a,b) is not a,b is not \{a,b\} points
-//   and intervals, not sets several boxes      joined by "and", "or", a comma: one list; else the last  a
-//   retraction is no list; 1 and 2 is not 2 names              x = 5 is 5; x = 5 is not y = 5; f(n) = n is
-//   f(x) = x     the name is in the question base suffix        52_8 is 52_8 and 52; never 42, never 52_9 the
-//   base is in the question letter case        words: free; single letters: significant                 Even
-//   is even, but R is not r thousands commas   1,234 at top level; in brackets, or else two numbers (1,234)
-//   is a point; both readings are tried decimal comma      only {,} without three digits after it 3,14 is a
-//   list of two decimals           exact; an exact form may meet a decimal of 4 or more     see
-//   Options::round_decimals
-//                      digits by rounding; never two decimals, never integers
-//   domain             symbols are real; a value counts where both sides have   sqrt(x^2) is |x|, not x
-//                      one; integers in n!, floor, binomials, sums
-//   log                natural or to base 10, whichever makes both sides agree  golds write \log for either
-//   unread             an answer or gold that cannot be read is equal only to   never a shorter number, never
-//   a reward
-//                      the same text
+//   policy            rule                                                      reason
+//   percent           25% is 25 and is 1/4; 25 is not 1/4                       golds leave the sign in or out; never x for 100x
+//   degrees           90^\circ is 90 and is \pi/2                               the same
+//   units, currency   dropped; two different known units differ                 golds leave them out; 10 cm is not 10 m
+//   mixed numbers     2\frac12, 7 3/4: a sum if proper and all integers         how MATH writes them; else a product
+//   comma lists       any order, every element, none twice                      sets of solutions have no order
+//   tuples            in order; (a,b) is not [a,b), not a,b, not \{a,b\}        points and intervals, not sets
+//   several boxes     joined by "and", "or", a comma: one list; else the last   a retraction is no list; 1 and 2 is not 2
+//   names             x = 5 is 5, not y = 5; f(n) = n is f(x) = x               the name is in the question
+//   base suffix       52_8 is 52_8 and 52; never 42, never 52_9                 the base is in the question
+//   letter case       words: free; single letters: significant                  Even is even, but R is not r
+//   thousands commas  1,234 at top level; in brackets, or else two numbers      (1,234) is a point; both readings are tried
+//   decimal comma     only {,} without three digits after it                    3,14 is a list of two
+//   decimals          exact; an exact form may meet a decimal of 4 (RL: 6) or   see Options::round_decimals; RL can switch
+//                     more digits by rounding; never two decimals or integers   it off (--no-round-decimals)
+//   domain            symbols are real; a value counts where both sides have    sqrt(x^2) is |x|, not x
+//                     one; integers in n!, floor, binomials, sums
+//   log               natural or to base 10, whichever makes both sides agree   golds write \log for either
+//   unread            what cannot be read is equal only to the same text        never a shorter number, never a reward
 //
 // Nothing here throws (but bad_alloc), waits, or keeps state; work is counted, not timed (Budget), so any
 // input ends within 50 ms and every verdict is repeatable. Thread-safe.

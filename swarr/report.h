@@ -113,9 +113,9 @@ class HtmlReport {
     }
 
     static std::string colour(size_t i) {
-        const char* colours[] = {"#2f6fb0", "#c8502d", "#2e8b57", "#8a5bb5",
-                                 "#b8860b", "#c2397c", "#4b8f8f", "#6b6b6b"};
-        return colours[i % 8];
+        const char* colours[] = {"#2f6fb0", "#c8502d", "#2e8b57", "#8a5bb5", "#b8860b", "#c2397c",
+                                 "#4b8f8f", "#6b6b6b", "#111111", "#8bbf2f", "#e39ac0", "#7a4a2b"};
+        return colours[i % 12];
     }
 
     void write(const std::string& path) const {

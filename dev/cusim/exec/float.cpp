@@ -353,7 +353,7 @@ void test_property(Warp& w, const Inst& i) {
                             case 3:
                                 return x != x;
                             case 4:
-                                return bool(std::isnormal(x));
+                                return x == 0 || std::isnormal(x);  // zeros count as normal
                             default:
                                 return std::fpclassify(x) == FP_SUBNORMAL;
                         }

@@ -227,8 +227,8 @@ void logic_and_shift() {
     table(CODE("lop3.b32 " #n, "lop3.b32 %0, %1, %2, %3, " #n ";", 32, 32, 32, 32), noise(16), \
           [&](In i) { return lut(i, n); });
     LOP3(0x80)
-    LOP3(0xfe) LOP3(0x40) LOP3(0x1a) LOP3(0x96) LOP3(0xe8) LOP3(0xca) LOP3(0) LOP3(0xff) LOP3(0x01) LOP3(0xf0)
-        LOP3(0xac)
+    LOP3(0xfe)
+    LOP3(0x40) LOP3(0x1a) LOP3(0x96) LOP3(0xe8) LOP3(0xca) LOP3(0) LOP3(0xff) LOP3(0x01) LOP3(0xf0) LOP3(0xac)
 #undef LOP3
 }
 
@@ -381,7 +381,8 @@ void comparison() {
               return u64((t symbol c) + 2 * (!t symbol c));                                       \
           });
     COMBINE("and", &)
-    COMBINE("or", |) COMBINE("xor", ^)
+    COMBINE("or", |)
+    COMBINE("xor", ^)
 #undef COMBINE
         table(CODE("setp.lt.and.s32 with !c",
                    "{.reg .pred p, r; setp.ne.u32 r, %3, 0; setp.lt.and.s32 p, %1, %2, !r; selp.u32 %0, 1, "

@@ -228,6 +228,20 @@ inline bool same_f16x2(u64 got, u64 want) {
 inline bool same_bf16x2(u64 got, u64 want) {
     return same_bf16(got & 0xffff, want & 0xffff) && same_bf16(got >> 16, want >> 16);
 }
+// .relu: "clamps the result to 0 if negative"; the sign of a zero is left open.
+inline u64 rectified(u64 v, const Format& f) {
+    return f.nan(v) ? nan_of(f) : v & f.sign() ? 0 : v;
+}
+template <class Same>
+auto any_zero(Same same) {
+    return [same](u64 got, u64 want) {
+        for (int k = 0; k < 64; k += 16) {
+            u64 g = got >> k & 0xffff, w = want >> k & 0xffff;
+            if (!same(g, w) && !(w == 0 && g == 0x8000)) return false;
+        }
+        return true;
+    };
+}
 
 inline float float_of(u64 v) {
     u32 bits = u32(v);

@@ -311,9 +311,6 @@ u64 halves(In i, F f) {
         high{i.a >> 16 & 0xffff, i.b >> 16 & 0xffff, i.c >> 16 & 0xffff};
     return f(high) << 16 | f(low);
 }
-u64 rectified(u64 v, const Format& f) {
-    return f.nan(v) ? nan_of(f) : v & f.sign() ? 0 : v;
-}
 
 void half_precision() {
     auto p = pairs(values16, values16),
@@ -336,13 +333,13 @@ void half_precision() {
           [](In i) { return saturated(fused(i.a, i.b, i.c, f16, RN), f16); });
     table(
         OP3("fma.rn.relu.f16", 16, 16, 16, 16), t,
-        [](In i) { return rectified(fused(i.a, i.b, i.c, f16, RN), f16); }, same_f16);
+        [](In i) { return rectified(fused(i.a, i.b, i.c, f16, RN), f16); }, any_zero(same_f16));
     table(
         OP3("fma.rn.bf16", 16, 16, 16, 16), tb, [](In i) { return fused(i.a, i.b, i.c, bf16, RN); },
         same_bf16);
     table(
         OP3("fma.rn.relu.bf16", 16, 16, 16, 16), tb,
-        [](In i) { return rectified(fused(i.a, i.b, i.c, bf16, RN), bf16); }, same_bf16);
+        [](In i) { return rectified(fused(i.a, i.b, i.c, bf16, RN), bf16); }, any_zero(same_bf16));
 
     std::vector<In> both;
     for (size_t k = 0; k + 1 < t.size(); k += 3)

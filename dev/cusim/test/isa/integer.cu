@@ -384,11 +384,11 @@ void comparison() {
     COMBINE("or", |)
     COMBINE("xor", ^)
 #undef COMBINE
-        table(CODE("setp.lt.and.s32 with !c",
-                   "{.reg .pred p, r; setp.ne.u32 r, %3, 0; setp.lt.and.s32 p, %1, %2, !r; selp.u32 %0, 1, "
-                   "0, p;}",
-                   32, 32, 32, 32),
-              triples(few32, few32, {0, 1}), [](In i) { return u64(i32(i.a) < i32(i.b) && !i.c); });
+    table(CODE("setp.lt.and.s32 with !c",
+               "{.reg .pred p, r; setp.ne.u32 r, %3, 0; setp.lt.and.s32 p, %1, %2, !r; selp.u32 %0, 1, "
+               "0, p;}",
+               32, 32, 32, 32),
+          triples(few32, few32, {0, 1}), [](In i) { return u64(i32(i.a) < i32(i.b) && !i.c); });
     table(CODE("set.lt.u32.s32", "set.lt.u32.s32 %0, %1, %2;", 32, 32, 32, 32), p32,
           [](In i) { return i32(i.a) < i32(i.b) ? u64(0xffffffff) : 0; });
     table(CODE("set.gt.f32.u32", "set.gt.f32.u32 %0, %1, %2;", 32, 32, 32, 32), p32,

@@ -119,7 +119,8 @@ void float_to_integer() {
           [](In i) { return u64(to_integer(i.a, format, mode, low, high)) & (mask); });
 #define TO_S32(op, mode) FROM(op ".s32.f32", 32, 32, s, f32, mode, -(one << 31), (one << 31) - 1, 0xffffffff)
     TO_S32("rni", RN)
-    TO_S32("rzi", RZ) TO_S32("rmi", RM) TO_S32("rpi", RP)
+    TO_S32("rzi", RZ)
+    TO_S32("rmi", RM) TO_S32("rpi", RP)
 #define TO_U32(op, mode) FROM(op ".u32.f32", 32, 32, s, f32, mode, 0, (one << 32) - 1, 0xffffffff)
         TO_U32("rni", RN) TO_U32("rzi", RZ) TO_U32("rmi", RM) TO_U32("rpi", RP)
             FROM("rzi.s64.f32", 64, 32, s, f32, RZ, -(one << 63), (one << 63) - 1, ~0ull)

@@ -142,8 +142,9 @@ void votes() {
         },                                                                       \
         [](u32) { return u64(all); });
     VOTE("all", t < 32, 1)
-    VOTE("all", t < 31, 0) VOTE("any", t == 17, 1) VOTE("any", t > 31, 0) VOTE("uni", t > 31, 1)
-        VOTE("uni", t < 32, 1) VOTE("uni", t < 3, 0)
+    VOTE("all", t < 31, 0)
+    VOTE("any", t == 17, 1) VOTE("any", t > 31, 0) VOTE("uni", t > 31, 1) VOTE("uni", t < 32, 1)
+        VOTE("uni", t < 3, 0)
 #undef VOTE
             each(
                 "vote.sync.ballot.b32", 32,

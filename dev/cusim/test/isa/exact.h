@@ -243,6 +243,16 @@ auto any_zero(Same same) {
     };
 }
 
+// The smaller (or larger) of two numbers: a NaN loses against a number (or wins, for .NaN); -0 < +0.
+inline u64 smaller(u64 a, u64 b, const Format& f, bool nan_wins, bool larger) {
+    if (f.nan(a) || f.nan(b)) {
+        if (nan_wins || (f.nan(a) && f.nan(b))) return nan_of(f);
+        return f.nan(a) ? b : a;
+    }
+    auto order = [&](u64 v) { return v & f.sign() ? -i64(v & (f.sign() - 1)) - 1 : i64(v); };
+    return (order(a) < order(b)) != larger ? a : b;
+}
+
 inline float float_of(u64 v) {
     u32 bits = u32(v);
     float x;

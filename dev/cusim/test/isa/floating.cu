@@ -160,16 +160,6 @@ void doubles() {
         OP1("sqrt.rz.f64", 64, 64), p, [](In i) { return root(i.a, f64, RZ); }, same_f64);
 }
 
-// The smaller of two numbers: a NaN loses against a number (or wins, for .NaN); -0 < +0.
-u64 smaller(u64 a, u64 b, const Format& f, bool nan_wins, bool larger) {
-    if (f.nan(a) || f.nan(b)) {
-        if (nan_wins || (f.nan(a) && f.nan(b))) return nan_of(f);
-        return f.nan(a) ? b : a;
-    }
-    auto order = [&](u64 v) { return v & f.sign() ? -i64(v & (f.sign() - 1)) - 1 : i64(v); };
-    return (order(a) < order(b)) != larger ? a : b;
-}
-
 void order() {
     auto p = pairs(values32, values32), p64 = pairs(values64, values64), p16 = pairs(values16, values16),
          pb = pairs(values_b16, values_b16);
@@ -195,14 +185,6 @@ void order() {
         OP2("max.bf16", 16, 16, 16), pb, [](In i) { return smaller(i.a, i.b, bf16, false, true); },
         same_bf16);
     table(OP2("min.NaN.bf16", 16, 16, 16), pb, [](In i) { return smaller(i.a, i.b, bf16, true, false); });
-    // .xorsign.abs: of the magnitudes, with the product's sign
-    table(
-        OP2("max.xorsign.abs.f32", 32, 32, 32), p,
-        [](In i) {
-            u64 m = smaller(i.a & 0x7fffffff, i.b & 0x7fffffff, f32, false, true);
-            return f32.nan(m) ? m : m | ((i.a ^ i.b) & 0x80000000);
-        },
-        same_f32);
 
     auto s = singles(values32);
     table(
@@ -373,7 +355,6 @@ void half_precision() {
 }
 
 // ---- approximations: within the error that the ISA documents
-// ----------------------------------------------------
 
 auto within(double relative, double absolute, const Format& f) {
     return [=](u64 got, u64 want) {

@@ -8,7 +8,6 @@ namespace {
 __device__ u64 cells[16384];
 
 // ---- atomics, one thread a cell: the old value is returned, the new one stored
-// ----------------------------------------
 
 // The new value, or a mark if the instruction did not return the old one. The cell holds a; b and c are
 // operands.
@@ -93,7 +92,6 @@ void shared_atomics() {
 #undef ATOMIC_SHARED
 
 // ---- contention
-// -----------------------------------------------------------------------------------------------------
 
 enum Counter { Add, Distinct, Min, Max, Or, Xor, Inc, Cas, FloatAdd, LongAdd, Red, RedMax, Counters };
 
@@ -150,7 +148,6 @@ void contention() {
 }
 
 // ---- loads and stores
-// -------------------------------------------------------------------------------------------------
 
 struct alignas(16) Bytes {
     u8 b[16];
@@ -310,7 +307,6 @@ void stores() {
 }
 
 // ---- address spaces
-// ------------------------------------------------------------------------------------------------------
 
 __constant__ u32 constants[8] = {3, 1, 4, 1, 5, 9, 2, 6};
 __device__ u32 symbol = 77;
@@ -331,7 +327,9 @@ __device__ u32 spaces(const void* p) {
         s |= d << bit;                                                                                      \
     }
     IS("global", 0)
-    IS("shared", 1) IS("local", 2) IS("const", 3)
+    IS("shared", 1)
+    IS("local", 2)
+    IS("const", 3)
 #undef IS
         return s;
 }

@@ -35,7 +35,6 @@ __host__ __device__ u32 hash(u32 x) {
 }
 
 // ---- shuffles
-// -----------------------------------------------------------------------------------------------------
 
 enum Mode { Up, Down, Butterfly, Index };
 
@@ -99,7 +98,6 @@ void shuffles() {
 }
 
 // ---- votes, match, redux
-// --------------------------------------------------------------------------------------------
 
 u32 lanes_where(u32 mask, bool (*f)(u32)) {
     u32 m = 0;
@@ -143,13 +141,14 @@ void votes() {
         [](u32) { return u64(all); });
     VOTE("all", t < 32, 1)
     VOTE("all", t < 31, 0)
-    VOTE("any", t == 17, 1) VOTE("any", t > 31, 0) VOTE("uni", t > 31, 1) VOTE("uni", t < 32, 1)
-        VOTE("uni", t < 3, 0)
+    VOTE("any", t == 17, 1)
+    VOTE("any", t > 31, 0)
+    VOTE("uni", t > 31, 1) VOTE("uni", t < 32, 1) VOTE("uni", t < 3, 0)
 #undef VOTE
-            each(
-                "vote.sync.ballot.b32", 32,
-                [] __device__(u32 t) -> u64 { return __ballot_sync(0xffffffff, hash(t) & 1); },
-                [](u32) { return lanes_where(~0u, [](u32 t) { return bool(hash(t) & 1); }); });
+        each(
+            "vote.sync.ballot.b32", 32,
+            [] __device__(u32 t) -> u64 { return __ballot_sync(0xffffffff, hash(t) & 1); },
+            [](u32) { return lanes_where(~0u, [](u32 t) { return bool(hash(t) & 1); }); });
     each(
         "vote.sync.ballot.b32 with a negated predicate and a mask", 32,
         [] __device__(u32 t) -> u64 {
@@ -202,7 +201,6 @@ void votes() {
 }
 
 // ---- control flow
-// -----------------------------------------------------------------------------------------------------
 
 __host__ __device__ u32 collatz(u32 n) {
     u32 steps = 0;
@@ -301,8 +299,85 @@ void control() {
         [](u32 t) { return (t < 10 ? 1 : 2) + (t > 20 ? 0 : 100) + (t > 20 || t < 10 ? 0 : 1000) + 10000; });
 }
 
+__global__ void three_dimensions(u32* out) {
+    u32 block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    u32 thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    u32 lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    out[block * 42 + thread] =
+        lane << 16 | threadIdx.z << 12 | threadIdx.y << 8 | threadIdx.x << 4 | (blockIdx.z * 2 + blockIdx.y);
+}
+// Lanes count x fastest, then y, then z.
+void dimensions() {
+    Device<u32> out(12 * 42);
+    three_dimensions<<<dim3(3, 2, 2), dim3(7, 3, 2)>>>(out.data);
+    CUDA(cudaDeviceSynchronize());
+    std::vector<u32> got = out.host();
+    for (u32 b = 0; b < 12; b++)
+        for (u32 t = 0; t < 42; t++)
+            expect_equal("indices in three dimensions",
+                         "block " + std::to_string(b) + ", thread " + std::to_string(t), got[b * 42 + t],
+                         t % 32 << 16 | t / 21 << 12 | t / 7 % 3 << 8 | t % 7 << 4 | (b / 6 * 2 + b / 3 % 2));
+}
+
+__host__ __device__ u32 uneven_loop(u32 t) {
+    u32 x = t;
+    for (u32 k = 0; k < t; k++) {
+        if (k == 20) break;
+        x += k;
+        if (k % 7 == 3) continue;
+        x ^= 1;
+    }
+    return x;
+}
+// Collectives inside diverged code, among the lanes that a vote named, and in a warp that is not full.
+void diverged_collectives() {
+    each(
+        "redux among the lanes of a ballot", 32,
+        [] __device__(u32 t) -> u64 {
+            u64 x = 0;
+            for (u32 round = 0; round < 5; round++) {
+                bool in = (hash(t) >> round & 1) != 0;
+                u32 mask = __ballot_sync(0xffffffff, in);
+                if (in)
+                    x = x * 1000 + __reduce_add_sync(mask, t);
+                else
+                    x += __reduce_max_sync(~mask, t);
+            }
+            return x;
+        },
+        [](u32 t) {
+            u64 x = 0;
+            for (u32 round = 0; round < 5; round++) {
+                u64 total = 0, most = 0;
+                for (u32 k = 0; k < 32; k++)
+                    if (hash(k) >> round & 1)
+                        total += k;
+                    else
+                        most = k;
+                x = hash(t) >> round & 1 ? x * 1000 + total : x + most;
+            }
+            return x;
+        });
+    each(
+        "vote and shuffle in a warp of eight", 40,
+        [] __device__(u32 t) -> u64 {
+            if (t < 32) return 0;
+            u32 votes = __ballot_sync(0xff, t % 3 == 0);
+            return votes << 8 | __shfl_xor_sync(0xff, t, 3);
+        },
+        [](u32 t) { return t < 32 ? 0 : 0x92u << 8 | (t ^ 3); });
+    each(
+        "a loop that lanes leave one by one, then a shuffle", 32,
+        [] __device__(u32 t) -> u64 {
+            u32 x = uneven_loop(t);
+            __syncwarp();
+            return __shfl_sync(0xffffffff, x, 31 - t);
+        },
+        [](u32 t) { return uneven_loop(31 - t); });
+}
+
 // ---- barriers
-// -------------------------------------------------------------------------------------------------------------
 
 // Two warps produce, two consume, through barriers 1 (full) and 2 (empty).
 __global__ void pipeline(u32* out) {
@@ -371,7 +446,6 @@ void barriers() {
 }
 
 // ---- special registers, groups, output
-// --------------------------------------------------------------------------------------
 
 void registers() {
 #define SPECIAL(name, expression)                              \
@@ -500,6 +574,8 @@ int main(int argc, char** argv) {
     shuffles();
     votes();
     control();
+    dimensions();
+    diverged_collectives();
     barriers();
     registers();
     groups();

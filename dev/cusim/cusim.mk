@@ -79,11 +79,13 @@ $(CUSIM_OUT)/unit: $(CUSIM_UNIT_OBJ) $(CUSIM_CORE_OBJ)
 	$(CXX) $(if $(CUSIM_SANITIZE),-fsanitize=address$(comma)undefined) $^ $(CUSIM_CATCH) -o $@
 
 define cusim_program
-$(CUSIM_BIN)/%: $(CUSIM)/$(1)/%.cu $(wildcard $(CUSIM)/examples/*.h $(CUSIM)/examples/*.cuh)
+$(CUSIM_BIN)/%: $(CUSIM)/$(1)/%.cu $(wildcard $(CUSIM)/examples/*.h $(CUSIM)/examples/*.cuh $(CUSIM)/test/isa/*.h)
 	@mkdir -p $(CUSIM_BIN)
 	$(NVCC) $(CUSIM_NVCCFLAGS) --extended-lambda $$< -o $$@ -lcublas -lcublasLt -lnccl
 endef
 $(foreach folder,examples test/faults test/programs test/isa,$(eval $(call cusim_program,$(folder))))
+$(CUSIM_BIN)/hopper: CUSIM_NVCCFLAGS := $(subst compute_80,compute_90,$(CUSIM_NVCCFLAGS))
+CUSIM_ISA := $(notdir $(basename $(wildcard $(CUSIM)/test/isa/*.cu)))
 
 .PHONY: test-cusim bench-cusim cusim-unit
 cusim-unit: $(CUSIM_OUT)/unit
@@ -95,8 +97,7 @@ bench-cusim:
 else
 test-cusim: cusim $(CUSIM_OUT)/unit $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
 	CUSIM_TEST_BIN=$(abspath $(CUSIM_BIN)) $(CUSIM_OUT)/unit
-	@for p in $(notdir $(basename $(wildcard $(CUSIM)/test/isa/*.cu))); do \
-	    CUSIM_QUIET=1 LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/$$p || exit 1; done
+	@failed=0; for p in $(CUSIM_ISA); do CUSIM_QUIET=1 LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/$$p || failed=1; done; exit $$failed
 bench-cusim: cusim $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
 	@for p in $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu))); do \
 	    CUSIM_QUIET=1 LD_LIBRARY_PATH=$(CUSIM_OUT) $(CUSIM_BIN)/$$p 30 | grep ' per '; done
@@ -104,7 +105,7 @@ endif
 
 # ---- against a real GPU: the examples, the runtime API, and every instruction's results compared with cusim's --------------
 .PHONY: test-gpu-cusim
-CUSIM_ON_GPU := $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu))) runtime blas
+CUSIM_ON_GPU := $(notdir $(basename $(wildcard $(CUSIM)/examples/*.cu))) runtime blas $(CUSIM_ISA)
 test-gpu-cusim: cusim $(addprefix $(CUSIM_BIN)/,$(CUSIM_PROGRAMS))
 	@if ! nvidia-smi -L >/dev/null 2>&1; then echo "skipped: test-gpu-cusim (no GPU)"; exit 0; fi; set -e; \
 	for p in $(CUSIM_ON_GPU); do $(CUSIM_BIN)/$$p; done; \

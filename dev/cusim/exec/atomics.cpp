@@ -72,6 +72,10 @@ struct AddFloat {
     static f32 apply(f32 x, f32 y, f32) { return canonical(x + y); }
     static f64 apply(f64 x, f64 y, f64) { return x + y; }
 };
+// On global memory atom.add.f32 flushes subnormal inputs and results; on shared memory it does not.
+struct AddFlushed {
+    static f32 apply(f32 x, f32 y, f32) { return canonical(flush(flush(x) + flush(y))); }
+};
 u16 add_f16(u16 x, u16 y) {
     return to_f16(fma_to_odd(from_f16(x), 1, from_f16(y)));
 }
@@ -130,11 +134,11 @@ Handler integer_atomic(Type t) {
     }
 }
 
-Handler atomic_of(std::string_view op, Type t) {
+Handler atomic_of(std::string_view op, Type t, Space space) {
     if (op == "add") {
         switch (t) {
             case Type::F32:
-                return atomic<AddFloat, f32>;
+                return space == Space::Global ? atomic<AddFlushed, f32> : atomic<AddFloat, f32>;
             case Type::F64:
                 return atomic<AddFloat, f64>;
             case Type::F16:
@@ -175,7 +179,7 @@ void build_atomic(Decoder& d, Form& f, bool returns) {
     if (int v = f.take_any({"v2", "v4", "v8"}); v >= 0) count = 2 << v;
     Type type = f.take_type();
     Inst i;
-    i.run = atomic_of(op, type);
+    i.run = atomic_of(op, type, space);
     if (!i.run) d.unknown("atomic operation", "exec/atomics.cpp");
     i.kind = Class::Atomic;
     i.mode = u8(count);

@@ -48,7 +48,7 @@ all: check-deps programs
 
 help:
 	@echo "make            build all programs: $(PROGRAMS)"
-	@echo "make demo       the paper in miniature, a few minutes; SEED=n for another seed; writes report.html"
+	@echo "make demo       the paper in miniature, a few minutes; SEED=n for another seed"
 	@echo "make test       install what is missing (apt), build, run every test"
 	@echo "make bench      measure speed against this machine's own ceilings"
 	@echo "make mutations  break the code on purpose, one fault at a time, and expect the tests to notice"

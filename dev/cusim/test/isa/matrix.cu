@@ -132,6 +132,16 @@ void multiply_add() {
     mma(MMA_4_2("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), bf16, f32, 16);
     mma(MMA_4_2("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), f16, f32, 16);
     mma(MMA_4_2("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"), tf32_register, f32, 8);
+    mma(MMA_2_1("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"), tf32_register, f32, 4);
+    mma(
+        "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16",
+        [] __device__(Registers & r) {
+            asm volatile(
+                "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3}, {%4}, {%5, %6};"
+                : "=r"(r.d[0]), "=r"(r.d[1])
+                : "r"(r.a[0]), "r"(r.a[1]), "r"(r.b[0]), "r"(r.c[0]), "r"(r.c[1]));
+        },
+        f16, f16, 8);
     mma(MMA_2_1("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"), bf16, f32, 8);
     mma(MMA_2_1("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"), f16, f32, 8);
     mma(

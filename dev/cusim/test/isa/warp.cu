@@ -144,7 +144,8 @@ void votes() {
     VOTE("any", t == 17, 1)
     VOTE("any", t > 31, 0)
     VOTE("uni", t > 31, 1)
-    VOTE("uni", t < 32, 1) VOTE("uni", t < 3, 0)
+    VOTE("uni", t < 32, 1)
+    VOTE("uni", t < 3, 0)
 #undef VOTE
         each(
             "vote.sync.ballot.b32", 32,

@@ -1,12 +1,11 @@
 // eval.cu: samples k answers to each problem, judges them, and says how good the model is, with intervals.
 //
-//   ./eval                                                             the newest run on the built-in
-//   miniature
-//   ./eval --model runs/sft --data math500.jsonl --samples 4           avg@4, pass@1..4, maj@4
-//   ./eval --model runs/sft --prompt "What is 2+2?"                    one answer, streamed
-//   ./eval --compare runs/a/eval/step_000400 runs/b/eval/step_000400   paired difference with its interval
-//   ./eval ... --write-sft correct.jsonl                               the correct samples as training data
-//   ./eval --model DIR --self-test                                     does it see exactly its window?
+//   ./eval                                                     the newest run on the built-in miniature
+//   ./eval --model runs/sft --data math500.jsonl --samples 4   avg@4, pass@1..4, maj@4
+//   ./eval --model runs/sft --prompt "What is 2+2?"            one answer, streamed
+//   ./eval --compare runs/a/eval/step_400 runs/b/eval/step_400 paired difference with its interval
+//   ./eval ... --write-sft correct.jsonl                       the correct samples as training data
+//   ./eval --model DIR --self-test                             does it see exactly its window?
 //
 // Samples are appended to OUT/SET/samples.jsonl as they finish; the same command goes on after a kill. A
 // sample depends on the model, the prompt, the seed and the sampling options alone.
@@ -19,8 +18,8 @@
 struct Options {
     ModelOptions model;
     std::vector<std::string> data, compare, contamination;
-    std::string out, template_name, system, answer_format = "boxed", input_key, label_key, write_sft, prompt,
-                                            verify_only, mode = "rl", device = "auto";
+    std::string out, template_name, system, input_key, label_key, write_sft, prompt, verify_only;
+    std::string answer_format = "boxed", mode = "rl", device = "auto";
     std::vector<int> ids;
     int samples = 4, max_new_tokens = 2048, slots = 32, max_tokens = 4096, threads = 0, sft_per_problem = 4;
     Sampling sampling;
@@ -229,12 +228,12 @@ Json settings_of(const Options& o, const ModelSource& s, const Set& set) {
 
 void print_plan(const GenerateOptions& g, const ModelSource& s, int longest) {
     auto plan = Generator<Cpu>::plan(s.config, g, longest);
-    print_memory_plan(
-        {{"weights", double(plan.weights)},
-         {format("KV cache %d x", g.slots + 1) + " " + bytes_text(double(plan.slot)), double(plan.cache)},
-         {"activations", double(plan.activations)},
-         {"logits", double(plan.logits)}},
-        "lower --slots or --max-tokens-per-pass");
+    print_memory_plan({{"weights", double(plan.weights)},
+                       {format("KV cache (%d slots of ", g.slots + 1) + bytes_text(double(plan.slot)) + ")",
+                        double(plan.cache)},
+                       {"activations", double(plan.activations)},
+                       {"logits", double(plan.logits)}},
+                      "lower --slots or --max-tokens-per-pass");
 }
 
 SampleRow judged(const ModelSource& s, const Problem& p, Rollout r) {
@@ -349,8 +348,9 @@ std::string evaluate(const Options& o, const std::string& model_path) {
     }
     const int room = s.config.max_positions - longest;
     if (room < o.max_new_tokens)
-        std::printf("note: the model has %d positions: answers end after %d to %d tokens\n",
-                    s.config.max_positions, room, o.max_new_tokens);
+        std::printf(
+            "note: the model has %d positions: the answer to the longest prompt ends after %d tokens\n",
+            s.config.max_positions, room);
     print_plan(generate_options(o, s, longest), s, longest);
     if (o.dry_run) {
         for (const Set& set : sets) {
@@ -411,6 +411,57 @@ void print_comparison(const std::string& a, const std::string& b) {
     if (!common) fail(a + " and " + b + " have no set in common", "compare evaluations of one set");
 }
 
+struct Defaults {
+    std::string against, next;  // the model to compare with; the command that follows
+};
+
+// Without --model: the newest run. Without --data as well: that run against the base it came from, on the
+// miniature's validation set.
+Defaults choose_defaults(Cli& cli, Options& o, bool one_text) {
+    Defaults chosen;
+    const std::string newest = newest_run(), base = "data/ledger/base";
+    const bool bare = o.model.model.empty() && o.data.empty();
+    if (o.model.model.empty()) {
+        o.model.model = newest.empty() ? base : newest;
+        cli.chosen("--model", newest.empty() ? "miniature" : "newest run");
+        // Standard output is the text's alone.
+        std::fprintf(one_text ? stderr : stdout, "no --model: %s, %s; choose another with --model DIR\n",
+                     o.model.model.c_str(),
+                     newest.empty() ? "the miniature's base, since no run below runs/ has a checkpoint"
+                                    : "the newest run");
+    }
+    if (one_text) {
+        if (!cli.given("--temperature")) o.sampling.temperature = 0;
+        return chosen;
+    }
+    if (o.data.empty() && !o.self_test) {
+        Miniature mini(cli);
+        mini.set("--data", o.data, {"data/ledger/val.jsonl"});
+        mini.set("--answer-format", o.answer_format, std::string("ledger"));
+        mini.set("--max-new-tokens", o.max_new_tokens, 80);
+        std::printf(
+            "no --data: data/ledger/val.jsonl, the miniature's; choose another with --data FILE.jsonl\n");
+    }
+    if (o.sampling.temperature == 0 && o.samples > 1) {
+        if (cli.given("--samples"))
+            throw UsageError(format("--samples %d at --temperature 0 would all be equal", o.samples),
+                             "use --samples 1, or a temperature above 0");
+        o.samples = 1;
+        cli.chosen("--samples", "greedy");
+    }
+    if (!bare) return chosen;
+    if (newest.empty()) {
+        chosen.next = "./sft";
+    } else {
+        const std::string program = read_json(newest + "/config.json").value("program", "");
+        if (program == "sft") chosen.next = "./rl_cispo";
+        if (program == "rl_cispo") chosen.next = "./locality";
+        const bool plain = o.out.empty() && o.write_sft.empty() && !o.dry_run && !cli.given("--window");
+        if (plain) chosen.against = base;
+    }
+    return chosen;
+}
+
 int main(int argc, char** argv) {
     return run_program("eval", [&] {
         Options o;
@@ -428,57 +479,31 @@ int main(int argc, char** argv) {
             return verifier::verify_file(
                 o.verify_only, o.mode == "rl" ? verifier::Mode::rl : verifier::Mode::lenient, stdout, stderr);
         if (o.threads) omp_set_num_threads(o.threads);
-        const std::string newest = newest_run(), base = "data/ledger/base";
-        const bool miniature = o.model.model.empty() && o.data.empty();
-        if (o.model.model.empty()) {
-            o.model.model = newest.empty() ? base : newest;
-            cli.chosen("--model", newest.empty() ? "miniature" : "newest run");
-            std::fprintf(stderr, "no --model: %s (%s)\n", o.model.model.c_str(),
-                         newest.empty() ? "the miniature's base; no run below runs/ has a checkpoint"
-                                        : "the newest run");
-        }
-        const bool one_text = !o.prompt.empty() || !o.ids.empty();
-        if (one_text && !cli.given("--temperature")) o.sampling.temperature = 0;
-        check_sampling(o.sampling);
         catch_signals();
-        if (o.self_test) return self_test(o, ModelSource(o.model.model, o.model, o.template_name));
-        if (o.logits) return print_logits(o, ModelSource(o.model.model, o.model, o.template_name));
-        if (one_text) return answer_one(o, ModelSource(o.model.model, o.model, o.template_name));
-
-        if (o.data.empty()) {
-            Miniature mini(cli);
-            mini.set("--data", o.data, {"data/ledger/val.jsonl"});
-            mini.set("--answer-format", o.answer_format, std::string("ledger"));
-            std::printf(
-                "no --data: the built-in miniature's validation set; choose another with --data "
-                "FILE.jsonl\n");
-        }
-        if (o.sampling.temperature == 0 && o.samples > 1) {
-            if (cli.given("--samples"))
-                throw UsageError(format("--samples %d at --temperature 0 would all be equal", o.samples),
-                                 "use --samples 1, or a temperature above 0");
-            o.samples = 1;
-            cli.chosen("--samples", "greedy");
+        const bool one_text = cli.given("--prompt") || cli.given("--ids") || o.logits;
+        const Defaults chosen = choose_defaults(cli, o, one_text);
+        check_sampling(o.sampling);
+        if (o.self_test || one_text) {
+            ModelSource source(o.model.model, o.model, o.template_name);
+            return o.self_test ? self_test(o, source)
+                   : o.logits  ? print_logits(o, source)
+                               : answer_one(o, source);
         }
         cli.print();
         std::printf("%s\n", device_line(o.device).c_str());
-
-        // The bare program measures the newest run against the base it came from.
         std::string before;
-        if (miniature && !newest.empty() && !o.dry_run && o.out.empty() && o.write_sft.empty()) {
-            before = evaluate(o, base);
+        if (!chosen.against.empty()) {
+            before = evaluate(o, chosen.against);
             if (before.empty()) return 0;
         }
         const std::string results = evaluate(o, o.model.model);
         if (results.empty()) return 0;
         if (!before.empty()) print_comparison(before, results);
-        std::printf("results: %s\n", results.c_str());
-        if (newest.empty() && miniature)
-            std::printf("next: ./sft\n");
-        else
-            std::printf(
-                "next: ./eval --compare %s OTHER    or    ./eval --model %s --write-sft correct.jsonl\n",
-                results.c_str(), o.model.model.c_str());
+        std::printf("results: %s\nnext: %s\n", results.c_str(),
+                    chosen.next.empty() ? ("./eval --compare " + results + " OTHER    or    ./eval --model " +
+                                           o.model.model + " --write-sft correct.jsonl")
+                                              .c_str()
+                                        : chosen.next.c_str());
         return 0;
     });
 }

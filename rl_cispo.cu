@@ -147,7 +147,8 @@ void choose_miniature(Cli& cli, Options& o) {
     mini.set("--max-new-tokens", o.rollout.max_new_tokens, 80);
     mini.set("--slots", o.rollout.slots, 128);
     mini.set("--minibatch", o.minibatch, int64_t(64));
-    mini.set("--steps", o.train.steps, int64_t(60));
+    mini.set("--steps", o.train.steps, int64_t(100));
+    mini.set("--warmup", o.train.warmup, int64_t(5));
     mini.set("--lr", o.train.lr, 3e-4);
     mini.set("--cispo-weight-max", o.cispo.weight_max, 2.0);
     mini.set("--eval-every", o.run.eval_every, int64_t(20));
@@ -215,7 +216,7 @@ void evaluate(Model<Cpu>& model, const Options& o, const ModelSource& source, co
 // One step's updates. Returns the last update's result; statistics are of all updates, the mismatch of the
 // first.
 struct TrainedStep {
-    double loss = 0, grad_norm = 0, lr = 0, mismatch = 0, mismatch_max = 0, first_not_one = 0;
+    double loss = 0, grad_norm = 0, lr = 0, mismatch = 0, mismatch_max = 0, first_not_one = 0, flops = 0;
     int updates = 0, empty = 0;
     CispoStatistics stats;
 };
@@ -224,16 +225,22 @@ TrainedStep train(Trainer<Cpu>& trainer, const Options& o, std::vector<Trajector
     TrainedStep out;
     const double temperature = o.cispo.temperature;
     std::vector<std::vector<float>> logp;
+    std::vector<Sequence> all;
+    for (const Trajectory& t : trajectories) all.push_back(t.sequence());
+    const double scoring = step_cost(trainer.model.config, all).flops / 3;  // forward only
     if (reference) {
+        out.flops += scoring;
         score_trajectories(*reference, trainer.workspace(), trainer.max_tokens, trajectories, temperature,
                            logp);
         for (size_t i = 0; i < trajectories.size(); i++) trajectories[i].ref_logp = logp[i];
     }
-    for (Trajectory& t : trajectories) t.old_logp = t.rollout_logp;
+    for (Trajectory& t : trajectories) t.old_logp = t.drawn_from(t.rollout_logp);
     if (o.old_logprobs == "recompute") {
+        out.flops += scoring;
         score_trajectories(trainer.model, trainer.workspace(), trainer.max_tokens, trajectories, temperature,
                            logp);
-        for (size_t i = 0; i < trajectories.size(); i++) trajectories[i].old_logp = logp[i];
+        for (size_t i = 0; i < trajectories.size(); i++)
+            trajectories[i].old_logp = trajectories[i].drawn_from(logp[i]);
     }
     const size_t size = o.minibatch > 0 ? size_t(o.minibatch) : trajectories.size();
     for (size_t first = 0; first < trajectories.size(); first += size) {
@@ -245,7 +252,7 @@ TrainedStep train(Trainer<Cpu>& trainer, const Options& o, std::vector<Trajector
         if (first == 0 && out.stats.tokens > 0) {
             out.mismatch = out.stats.gap / out.stats.tokens;
             out.mismatch_max = out.stats.gap_max;
-            out.first_not_one = out.stats.not_one;
+            out.first_not_one = out.stats.not_one / out.stats.tokens;
         }
         if (out.stats.tokens == before.tokens) {  // no answer of it teaches anything
             out.empty++;
@@ -256,6 +263,7 @@ TrainedStep train(Trainer<Cpu>& trainer, const Options& o, std::vector<Trajector
         out.updates++;
     }
     if (out.updates) out.loss /= out.updates;
+    out.flops += out.stats.flops;
     return out;
 }
 
@@ -328,7 +336,7 @@ int main(int argc, char** argv) {
         run.start();
         make_folders(run.folder() + "/rollouts");
         Order order(problems.size(), o.run.seed);
-        int64_t step = run.step(), cursor = run.resumed() ? run.state().at("cursor").get<int64_t>() : 0;
+        int64_t step = run.step(), cursor = run.resumed() ? run.state_integer("cursor") : 0;
         auto save = [&] {
             run.save(step, [&](const std::string& folder, Json& state) {
                 write_model_folder(model, source.folder, folder);
@@ -389,8 +397,10 @@ int main(int argc, char** argv) {
                                {"actor/empty_minibatches", trained.empty},
                                {"mismatch/logprob_abs_diff/mean", trained.mismatch},
                                {"mismatch/logprob_abs_diff/max", trained.mismatch_max},
+                               {"mismatch/weight_not_one_frac", trained.first_not_one},
                                {"skipped_updates", trainer.skipped},
                                {"cursor", cursor},
+                               {"perf/flops", r.flops + trained.flops},
                                {"perf/tokens_per_s", (r.tokens + r.prompt_tokens) / timer.seconds()},
                                {"perf/rollout_tokens_per_s", r.tokens / rollout_seconds},
                                {"time/rollout", rollout_seconds},

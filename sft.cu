@@ -41,6 +41,7 @@ void choose_miniature(Cli& cli, Options& o) {
     mini.set("--batch-size", o.supervised.batch_size, int64_t(64));
     mini.set("--steps", o.supervised.train.steps, int64_t(400));
     mini.set("--lr", o.supervised.train.lr, 5e-4);
+    mini.set("--min-lr", o.supervised.train.min_lr, 5e-5);
     mini.set("--warmup", o.supervised.train.warmup, int64_t(20));
     std::printf(
         "no --model and no --data: the built-in miniature (data/ledger) at window %lld\n"

@@ -10,18 +10,19 @@
 //
 // A file or standard input is one text. Totals go to standard error, results to standard output.
 #include <omp.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <exception>
-#include <iostream>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
 #include "bpe_train.h"
 #include "chat.h"
 #include "cli.h"
+#include "files.h"
 #include "tokenizer.h"
 
 namespace {
@@ -32,7 +33,7 @@ struct Options {
     std::string tokenizer, jsonl, field, out, chat_template, split = "qwen", eos;
     std::vector<std::string> files, special = {"<|endoftext|>"};
     bool lines = false, literal = false, show = false, skip_special = false, mask = false, quiet = false;
-    int threads = int(std::thread::hardware_concurrency()), vocab_size = 0;
+    int threads = std::max(1, int(std::thread::hardware_concurrency())), vocab_size = 0;
 
     Specials specials() const { return literal ? Specials::literal : Specials::recognise; }
 };
@@ -93,6 +94,15 @@ std::vector<int> ids_field(const Json& row, const std::string& field, const std:
         out.push_back(id.get<int>());
     }
     return out;
+}
+
+Tokenizer load(const Options& o) {
+    Tokenizer tok = Tokenizer::load(o.tokenizer);
+    if (int missing = tok.model().missing_bytes(); missing > 0 && !o.quiet)
+        std::fprintf(stderr,
+                     "warning: %d of the 256 bytes have no token and vanish, as with Hugging Face's engine\n",
+                     missing);
+    return tok;
 }
 
 // Prints work(line, where) for every line, in the order of the lines; the work itself runs on all threads.
@@ -167,7 +177,7 @@ std::string borders(const Tokenizer& tok, const std::vector<int>& ids, bool colo
 }
 
 int encode(const Options& o) {
-    Tokenizer tok = Tokenizer::load(o.tokenizer);
+    Tokenizer tok = load(o);
     Totals totals;
     auto ids_of = [&](const std::string& text) {
         std::vector<int> ids = tok.encode(text, o.specials());
@@ -235,7 +245,7 @@ int decode(const Options& o) {
 }
 
 int count(const Options& o) {
-    Tokenizer tok = Tokenizer::load(o.tokenizer);
+    Tokenizer tok = load(o);
     auto characters = [](const std::string& text) {
         return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
     };
@@ -273,13 +283,9 @@ int count(const Options& o) {
 }
 
 int chat(const Options& o) {
-    Tokenizer tok = Tokenizer::load(o.tokenizer);
-    std::string folder = o.tokenizer;
-    struct stat info;
-    if (stat(folder.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {
-        size_t slash = folder.rfind('/');
-        folder = slash == std::string::npos ? "." : folder.substr(0, slash);
-    }
+    Tokenizer tok = load(o);
+    std::string folder =
+        std::filesystem::is_directory(o.tokenizer) ? o.tokenizer : parent_folder(o.tokenizer);
     // Read only where a line names no template of its own.
     std::once_flag once;
     bool own_used = false;
@@ -329,13 +335,6 @@ int chat(const Options& o) {
     return 0;
 }
 
-void write_file(const std::string& path, const std::string& text) {
-    std::ofstream out(path, std::ios::binary);
-    out << text;
-    out.close();
-    if (!out) fail(path + ": cannot write: " + std::strerror(errno), "check the folder and the free space");
-}
-
 int train(const Options& o) {
     Split split = o.split == "qwen"     ? Split::qwen
                   : o.split == "llama3" ? Split::llama3
@@ -344,8 +343,7 @@ int train(const Options& o) {
     if (split == Split::none)
         throw UsageError("--split " + quoted(o.split) + " is unknown", "known are qwen, llama3, gpt2");
     std::string file = o.out + "/tokenizer.json";
-    struct stat info;
-    if (stat(file.c_str(), &info) == 0) fail(file + ": exists already", "choose a new folder with --out");
+    if (std::filesystem::exists(file)) fail(file + ": exists already", "choose a new folder with --out");
     Timer timer;
     BpeTrainer trainer(split, o.special);
     for (const std::string& name : o.files) trainer.add(input(name));
@@ -355,13 +353,13 @@ int train(const Options& o) {
     }
     double read_seconds = timer.seconds();
     trainer.train(o.vocab_size);
-    mkdir(o.out.c_str(), 0777);
-    write_file(file, trainer.tokenizer_json());
+    make_folders(o.out);
+    write_whole(file, trainer.tokenizer_json());
     Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                    {"add_bos_token", false},
                    {"clean_up_tokenization_spaces", false}};
     if (!o.special.empty()) config["eos_token"] = o.special[0];
-    write_file(o.out + "/tokenizer_config.json", config.dump(2) + "\n");
+    write_whole(o.out + "/tokenizer_config.json", config.dump(2) + "\n");
     std::fprintf(stderr, "%s distinct pieces read in %.2f s; %s merges learnt in %.2f s; %zu tokens in %s\n",
                  count_text(int64_t(trainer.distinct_pieces())).c_str(), read_seconds,
                  count_text(int64_t(trainer.merges().size())).c_str(), timer.seconds() - read_seconds,

@@ -15,7 +15,7 @@ struct Options {
     RunOptions run;
     ModelOptions model;
     SupervisedOptions supervised;
-    std::string config;
+    std::string config, loss_on = "all";
     std::vector<std::string> data, val_data, prompts;
     int sample_tokens = 64;
     double temperature = 0.8;
@@ -27,6 +27,9 @@ struct Options {
         cli.option("--data", data, ".txt, .jsonl (text, or as for sft) or .bin token shards", "Data")
             ->delimiter(',');
         cli.option("--val-data", val_data, "the same, for validation", "Data")->delimiter(',');
+        cli.option("--loss-on", loss_on,
+                   "all tokens, or of conversations (prompt and completion) the answer only", "Data")
+            ->check(CLI::IsMember({"answer", "all"}));
         cli.option("--sample-prompt", prompts, "text that is continued at every validation", "Data");
         cli.option("--sample-tokens", sample_tokens, "length of the continuation", "Data")
             ->check(CLI::PositiveNumber);
@@ -45,8 +48,10 @@ void choose_miniature(Cli& cli, Options& o) {
     mini.set("--data", o.data, {"data/ledger/pretrain.jsonl"});
     mini.set("--sample-prompt", o.prompts, {"a3b5c2d7e1f4="});
     mini.set("--batch-size", o.supervised.batch_size, int64_t(64));
+    mini.set("--loss-on", o.loss_on, std::string("answer"));
     mini.set("--steps", o.supervised.train.steps, int64_t(1600));
     mini.set("--lr", o.supervised.train.lr, 2e-3);
+    mini.set("--min-lr", o.supervised.train.min_lr, 2e-4);
     mini.set("--warmup", o.supervised.train.warmup, int64_t(50));
     mini.set("--eval-every", o.run.eval_every, int64_t(400));
     std::printf(
@@ -72,7 +77,7 @@ int main(int argc, char** argv) {
         const int end = source.config.eos.empty() ? -1 : source.config.eos[0];
         auto load = [&](const std::vector<std::string>& files) {
             return load_documents(files, source.tokenizer, source.chat, size_t(o.supervised.max_length),
-                                  source.config.vocab, end);
+                                  source.config.vocab, end, o.loss_on == "all");
         };
         Dataset data = load(o.data), val;
         if (!o.val_data.empty()) val = load(o.val_data);

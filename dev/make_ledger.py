@@ -160,7 +160,8 @@ def main():
         write_lines(options.folder / f"{name}.jsonl", rows)
     for name, drawn in [("rl", problems(rng, RL, held_out)), ("val", val)]:
         write_lines(options.folder / f"{name}.jsonl", [
-            {"id": f"ledger-{name}-{i}", "problem": prompt(d), "answer": str(sum(d) % 10), "operands": len(d)}
+            {"id": f"ledger-{name}-{i}", "problem": prompt(d), "answer": str(sum(d) % 10),
+             "answer_format": "ledger", "operands": len(d)}
             for i, d in enumerate(drawn)
         ])
 

@@ -7,11 +7,11 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 survived=0 caught=0
 
-# name | file | what stands there | what replaces it | tests (Catch2 tags or names; files test_X.cpp to build)
+# name ~ file ~ what stands there ~ what replaces it ~ tests (files test_NAME.cpp)
 mutations=$(cat dev/mutations.txt)
 
 git ls-files | tar -cf - -T - | tar -xf - -C "$copy"
-while IFS='|' read -r name file from to tests; do
+while IFS='~' read -r name file from to tests; do
     [ -n "$name" ] && [ "${name#\#}" = "$name" ] || continue
     [[ $name == *${1:-}* ]] || continue
     cp "$file" "$copy/$file"
@@ -31,14 +31,14 @@ PY
         source=$copy/test/test_$t.cpp object=$copy/build/test_$t.o
         [ $t = main ] && source=$copy/test/main.cpp
         [ $t = main ] && [ -f "$object" ] && continue
-        ${CXX:-g++} -std=c++17 -O1 -march=native -ffp-contract=off -fno-math-errno -fopenmp -w -I"$copy/swarr" \
+        ${CXX:-g++} -std=c++17 -O1 -march=native -ffp-contract=off -fno-math-errno -fopenmp -w -I"$copy" -I"$copy/swarr" \
             -I"$copy/test" -c "$source" -o "$object" 2>/dev/null || verdict="caught (does not compile)"
     done
     if [ "$verdict" = caught ]; then
         libs=""
         [ -e /usr/include/catch2/catch_all.hpp ] && libs="-lCatch2Main -lCatch2"
         ${CXX:-g++} -fopenmp "$copy/build/test_main.o" $objects $libs -o "$copy/build/tests" &&
-            SWARR_BIN=/nonexistent timeout 300 "$copy/build/tests" >/dev/null 2>&1 && verdict=SURVIVED
+            SWARR_BIN=/nonexistent SWARR_SHARED=$PWD/../shared timeout 300 "$copy/build/tests" >/dev/null 2>&1 && verdict=SURVIVED
     fi
     echo "$verdict  $name"
     if [ "$verdict" = SURVIVED ]; then survived=$((survived + 1)); else caught=$((caught + 1)); fi

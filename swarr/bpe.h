@@ -15,7 +15,7 @@
 #include "base.h"
 #include "unicode.h"
 
-// ---- the byte alphabet ------------------------------------------------------------------------------------
+// ---- the byte alphabet ----------------------------------------------------------------------------------
 // tokenizer.json spells every byte as one printable character (GPT-2's choice): printable bytes as
 // themselves, the other 68 as U+0100 and up.
 
@@ -59,7 +59,7 @@ inline std::string spelling(std::string_view bytes) {
     return out;
 }
 
-// ---- hashing ----------------------------------------------------------------------------------------------
+// ---- hashing --------------------------------------------------------------------------------------------
 
 // Eight bytes a step, two multiplications; the tables below compare keys in full, so quality only costs time.
 inline uint64_t hash_bytes(std::string_view bytes) {
@@ -78,7 +78,7 @@ inline uint64_t hash_bytes(std::string_view bytes) {
     return h * 0xc4ceb9fe1a85ec53;
 }
 
-// ---- the model --------------------------------------------------------------------------------------------
+// ---- the model ------------------------------------------------------------------------------------------
 
 constexpr int max_token_id = (1 << 21) - 2;  // so that a merge fits into 64 bits: left, right, rank
 
@@ -163,6 +163,13 @@ class BpeModel {
         if (spelled_bytes(token, bytes)) return find(bytes);
         auto it = unspelled_.find(std::string(token));
         return it == unspelled_.end() ? -1 : it->second;
+    }
+
+    // How many of the 256 bytes encode() would lose: those without a token, where there is no unknown_id
+    // either.
+    int missing_bytes() const {
+        return unknown_id >= 0 ? 0
+                               : int(std::count_if(byte_id_, byte_id_ + 256, [](int id) { return id < 0; }));
     }
 
     size_t merge_count() const { return merged_.size(); }

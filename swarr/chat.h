@@ -36,8 +36,8 @@ struct TrainingText {
     std::vector<uint8_t> trained;  // one flag per id: it is a target of the loss
 };
 
-// ---- JSON as Python's json.dumps(ensure_ascii=False) writes it, which is Jinja's tojson in transformers
-// ----
+// ---- JSON -----------------------------------------------------------------------------------------------
+// As Python's json.dumps(ensure_ascii=False) writes it, which is Jinja's tojson in transformers.
 
 inline std::string python_float(double x) {
     if (std::isnan(x)) return "NaN";
@@ -65,8 +65,19 @@ inline std::string python_json(const Json& value) {
     return value.is_object() ? "{" + out + "}" : "[" + out + "]";
 }
 
-// ---- templates
-// ----------------------------------------------------------------------------------------------
+// The text under a key; "" where there is none or it is no text.
+inline std::string string_at(const Json& object, const char* key) {
+    auto it = object.find(key);
+    return it != object.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+// A token of tokenizer_config.json: "<s>" or {"content": "<s>", ...}.
+inline std::string token_at(const Json& config, const char* key) {
+    auto it = config.find(key);
+    return it != config.end() && it->is_object() ? string_at(*it, "content") : string_at(config, key);
+}
+
+// ---- templates ------------------------------------------------------------------------------------------
 
 class ChatTemplate {
   public:
@@ -215,15 +226,14 @@ class ChatTemplate {
         return h;
     }
 
+    // The template itself, or the "default" one of several; what is neither goes through to be refused.
     static std::string template_of(const Json& config) {
         auto it = config.find("chat_template");
-        if (it == config.end()) return "";
-        if (it->is_string()) return it->get<std::string>();
-        if (it->is_array())  // several: [{"name": "default", "template": "..."}, ...]
+        if (it == config.end() || it->is_null()) return "";
+        if (it->is_array())
             for (const Json& entry : *it)
-                if (entry.is_object() && entry.value("name", "") == "default")
-                    return entry.value("template", "");
-        return "";
+                if (string_at(entry, "name") == "default") return string_at(entry, "template");
+        return it->is_string() ? it->get<std::string>() : it->dump();
     }
 
     bool recognise(std::string source) {
@@ -272,15 +282,9 @@ class ChatTemplate {
     }
 
     void read_plain(const Json& config) {
-        auto token = [&](const char* key) -> std::string {
-            auto it = config.find(key);
-            if (it == config.end()) return "";
-            if (it->is_object()) return it->value("content", "");
-            return it->is_string() ? it->get<std::string>() : "";
-        };
         auto add_bos = config.find("add_bos_token");
-        if (add_bos != config.end() && *add_bos == true) begin_ = token("bos_token");
-        end_of_turn_ = token("eos_token");
+        if (add_bos != config.end() && *add_bos == true) begin_ = token_at(config, "bos_token");
+        end_of_turn_ = token_at(config, "eos_token");
     }
 
     std::vector<int> with_begin(const Tokenizer& tok, std::vector<int> ids) const {
@@ -291,12 +295,8 @@ class ChatTemplate {
 
     // ---- rendering ----
 
-    static std::string text_of(const Json& message, const char* key) {
-        auto it = message.find(key);
-        return it == message.end() || it->is_null() ? "" : it->get<std::string>();
-    }
-    static std::string role(const Json& message) { return text_of(message, "role"); }
-    static std::string content(const Json& message) { return text_of(message, "content"); }
+    static std::string role(const Json& message) { return string_at(message, "role"); }
+    static std::string content(const Json& message) { return string_at(message, "content"); }
     static bool has_calls(const Json& message) {
         auto it = message.find("tool_calls");
         return it != message.end() && it->is_array() && !it->empty();
@@ -485,7 +485,7 @@ class ChatTemplate {
         const std::string open = "<think>", close = "</think>";
         std::string text = content(message), reasoning;
         if (message.contains("reasoning_content") && !message["reasoning_content"].is_null()) {
-            reasoning = text_of(message, "reasoning_content");
+            reasoning = string_at(message, "reasoning_content");
         } else if (text.find(close) != std::string::npos) {
             reasoning = strip_newlines(text.substr(0, text.find(close)), false, true);
             if (size_t at = reasoning.rfind(open); at != std::string::npos)
@@ -512,8 +512,7 @@ class ChatTemplate {
     std::string name_ = "plain", system_, begin_, end_of_turn_;
 };
 
-// ---- stop ids
-// -----------------------------------------------------------------------------------------------
+// ---- stop ids -------------------------------------------------------------------------------------------
 
 // The ids that end an answer: the union of what the folder's files and the template say. The files of base
 // models contradict each other, and a model that misses its stop token never stops.
@@ -578,10 +577,7 @@ inline StopIds stop_ids(const std::string& folder, const Tokenizer& tok, const C
             }
             said.push_back(std::string(name) + ": " + list);
         }
-        if (auto it = config.find("eos_token"); it != config.end()) {
-            if (it->is_string()) add_token(it->get<std::string>(), name);
-            if (it->is_object()) add_token(it->value("content", ""), name);
-        }
+        if (std::string token = token_at(config, "eos_token"); !token.empty()) add_token(token, name);
     }
     if (!chat.is_plain() && !chat.end_of_turn().empty()) add_token(chat.end_of_turn(), "template");
     for (size_t i = 1; i < said.size(); i++) {

@@ -95,13 +95,19 @@ inline double token_scale(LossNorm norm, int64_t tokens, int64_t batch_tokens, i
 struct Trajectory {
     std::vector<int> ids;             // prompt and answer
     int prompt = 0;                   // tokens of the prompt
-    std::vector<float> rollout_logp;  // (answer) of the sampler's own distribution, as recorded
+    std::vector<float> rollout_logp;  // (answer) log pi as recorded, of the whole distribution
+    std::vector<float> log_kept;      // (answer) log of the share that top-k and top-p kept; empty: all
     std::vector<float> old_logp;      // (answer) what the weight is measured against
     std::vector<float> ref_logp;      // (answer) of the starting model; only with a KL term
     double advantage = 0;
     bool learned = true;  // false: counted, but no token is trained on (--truncated mask)
 
     int answer() const { return int(ids.size()) - prompt; }
+    // (answer) Given log pi of the whole distribution: that of the distribution that tokens were drawn from.
+    std::vector<float> drawn_from(std::vector<float> logp) const {
+        for (size_t a = 0; a < log_kept.size(); a++) logp[a] -= log_kept[a];
+        return logp;
+    }
     // Input and targets: token i predicts token i + 1; the last one predicts nothing and is left out.
     Sequence sequence() const {
         Sequence s;
@@ -124,10 +130,10 @@ struct CispoOptions {
 // Sums over the answers' tokens of one or more minibatches.
 struct CispoStatistics {
     double tokens = 0, entropy = 0, ratio = 0, ratio_min = INFINITY, ratio_max = 0, clipped = 0, not_one = 0;
-    double kl = 0;  // estimate against the reference, where there is one
-    double gap = 0,
-           gap_max =
-               0;  // |log pi - the rollout's log pi|: before the first update, the two engines' mismatch
+    double kl = 0;     // estimate against the reference, where there is one
+    double flops = 0;  // window-aware, of forward and backward
+    // |log pi - the rollout's log pi|: before the first update, the two engines' mismatch.
+    double gap = 0, gap_max = 0;
 };
 
 // log pi of every answer token under `model`: out[i] as long as trajectory i's answer.
@@ -172,6 +178,7 @@ double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& m
             used.push_back(&t);
             sequences.push_back(t.sequence());
         }
+    stats.flops += step_cost(trainer.model.config, sequences).flops;
     double loss = 0;
     trainer.each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
         const size_t N = size_t(batch.tokens());
@@ -181,12 +188,12 @@ double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& m
             const Trajectory& t = *used[i];
             target.insert(target.end(), sequences[i].target.begin(), sequences[i].target.end());
             size_t at = size_t(batch.start[i - first + 1]) - size_t(t.answer());
+            const std::vector<float> drawn = t.drawn_from(t.rollout_logp);
             for (size_t a = 0; a < size_t(t.answer()); a++) {
                 // The rollout came from slightly other numbers than the old log-probabilities: an importance
                 // weight.
                 double cap = options.rollout_weight_max, weight = 1;
-                if (cap > 0)
-                    weight = std::min(cap, std::exp(double(t.old_logp[a]) - double(t.rollout_logp[a])));
+                if (cap > 0) weight = std::min(cap, std::exp(double(t.old_logp[a]) - double(drawn[a])));
                 old[at + a] = T(t.old_logp[a]);
                 rolled[at + a] = T(t.rollout_logp[a]);
                 advantage[at + a] = T(t.advantage * weight);

@@ -265,9 +265,10 @@ inline void refuse_unsupported(const ModelConfig& c, const Json& j, const Fields
 // Reading
 
 // Sizes: their key in config.json and the largest that is believed. Products of any three fit in 64 bits.
+using IntField = int ModelConfig::*;
 struct SizeField {
     const char* key;
-    int ModelConfig::*field;
+    IntField field;
     int64_t largest;
 };
 inline constexpr SizeField size_fields[] = {

@@ -147,16 +147,23 @@ inline Dataset load_conversations(const std::vector<std::string>& files, const T
     return data;
 }
 
-// Cuts a document into pieces of at most max_length. Every token but the first is learned once.
-inline void add_document(Dataset& data, const std::vector<int>& ids, size_t max_length) {
+// Cuts a document into pieces of at most max_length. Every token but the first is learned once, or those that
+// `learn` marks where it is not empty; a piece without any is left out.
+inline void add_document(Dataset& data, const std::vector<int>& ids, size_t max_length,
+                         const std::vector<uint8_t>& learn = {}) {
     data.longest = std::max(data.longest, ids.size());
     if (ids.size() > max_length + 1) data.cut++;
     for (size_t from = 0; from + 1 < ids.size(); from += max_length) {
         size_t n = std::min(max_length, ids.size() - 1 - from);
         Sequence s;
-        s.token.assign(ids.begin() + int64_t(from), ids.begin() + int64_t(from + n));
-        s.target.assign(ids.begin() + int64_t(from + 1), ids.begin() + int64_t(from + n + 1));
-        data.add(std::move(s));
+        s.token = std::vector<int>(ids.begin() + int64_t(from), ids.begin() + int64_t(from + n));
+        s.target = std::vector<int>(ids.begin() + int64_t(from + 1), ids.begin() + int64_t(from + n + 1));
+        for (size_t i = 0; i < n && !learn.empty(); i++)
+            if (!learn[from + i + 1]) s.target[i] = -1;
+        if (s.targets() > 0)
+            data.add(std::move(s));
+        else
+            data.dropped++;
     }
 }
 
@@ -191,9 +198,10 @@ inline std::vector<int> read_token_shard(const std::string& file, int vocab) {
     return ids;
 }
 
-// Pretraining data: every token is learned. `end` closes each document of text, or -1.
+// Pretraining data: every token is learned, of conversations only the answers' unless `all`. `end` closes
+// each document of text, or -1.
 inline Dataset load_documents(const std::vector<std::string>& files, const Tokenizer& tokenizer,
-                              const ChatTemplate& chat, size_t max_length, int vocab, int end) {
+                              const ChatTemplate& chat, size_t max_length, int vocab, int end, bool all) {
     Dataset data;
     for (const std::string& file : files) {
         std::string kind = std::filesystem::path(file).extension();
@@ -214,16 +222,19 @@ inline Dataset load_documents(const std::vector<std::string>& files, const Token
             for (Json row; lines.next(row);) {
                 data.lines++;
                 std::vector<int> ids;
+                std::vector<uint8_t> learn;
                 if (row.contains("text") && row["text"].is_string()) {
                     ids = tokenizer.encode(row["text"].get<std::string>(), Specials::literal);
                     if (end >= 0) ids.push_back(end);
                 } else {
-                    ids = conversation_tokens(row, lines.where(), tokenizer, chat).ids;
+                    TrainingText text = conversation_tokens(row, lines.where(), tokenizer, chat);
+                    ids = text.ids;
+                    if (!all) learn = text.trained;
                 }
                 if (ids.size() < 2)
                     data.dropped++;
                 else
-                    add_document(data, ids, max_length);
+                    add_document(data, ids, max_length, learn);
             }
         } else {
             data.lines++;

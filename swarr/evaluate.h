@@ -135,7 +135,8 @@ class EvaluationFolder {
         fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (fd_ < 0)
             fail(path + ": cannot open: " + std::strerror(errno), "choose a folder you may write to: --out");
-        if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+        // File systems without locks are taken as they are.
+        if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
             ::close(fd_);
             fail(folder + ": another evaluation is writing here", "wait for it, or choose another --out");
         }
@@ -447,11 +448,13 @@ inline std::string compare_text(const Json& c) {
     out += "  b - a  " + signed_percent(c.at("difference")) + " points, 95% [" + signed_percent(i[0]) + ", " +
            signed_percent(i[1]) + "]: " + (excludes_zero ? "a difference" : "within noise") +
            format(" (better on %d, worse on %d)\n", c.at("better").get<int>(), c.at("worse").get<int>());
+    auto shown = [](const Json& value) {
+        std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+        return text.size() > 60 ? text.substr(0, 60) + "..." : text;
+    };
     for (auto& [key, pair] : c.at("settings_that_differ").items())
         if (key != "model" && key != "model_hash" && key != "data")
-            out += "  note: " + key +
-                   " differs: " + quoted(pair[0].dump(-1, ' ', false, Json::error_handler_t::replace)) +
-                   " and " + quoted(pair[1].dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
+            out += "  note: " + key + " differs: " + shown(pair[0]) + " | " + shown(pair[1]) + "\n";
     return out;
 }
 

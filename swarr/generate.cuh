@@ -52,8 +52,9 @@ enum class Stop { token, length };
 struct Rollout {
     int64_t tag = 0;
     int sample = 0, prompt_tokens = 0;
-    std::vector<int> ids;     // the answer, with the stop token if there is one
-    std::vector<float> logp;  // of each of ids
+    std::vector<int> ids;         // the answer, with the stop token if there is one
+    std::vector<float> logp;      // of each of ids
+    std::vector<float> log_kept;  // with top-k or top-p only: log of the share they kept (layers/sample.cuh)
     Stop stop = Stop::length;
     double logp_sum() const {
         double sum = 0;
@@ -140,7 +141,7 @@ class Generator {
         Prompt prompt;
         int slot;
         std::vector<int> first;  // (samples) first token of each
-        std::vector<T> logp;
+        std::vector<T> logp, log_kept;
         size_t next = 0;
     };
 
@@ -199,16 +200,17 @@ class Generator {
             cache_.copy(r.slot, s.slot, length);
         }
         const int first = r.first[i];
-        const T logp = r.logp[i];
+        const T logp = r.logp[i], log_kept = r.log_kept[i];
         if (last) ready_.reset();
-        if (accept(s, first, logp, finish, token)) running_.push_back(std::move(s));
+        if (accept(s, first, logp, log_kept, finish, token)) running_.push_back(std::move(s));
     }
 
     // Adds a drawn token. False if the text has ended; its slot is then free.
     template <class Finish, class Token>
-    bool accept(Running& s, int id, T logp, Finish& finish, Token& token) {
+    bool accept(Running& s, int id, T logp, T log_kept, Finish& finish, Token& token) {
         s.out.ids.push_back(id);
         s.out.logp.push_back(float(logp));
+        if (options_.sampling.filtered(model_.config.vocab)) s.out.log_kept.push_back(float(log_kept));
         s.last = id;
         s.position++;
         s.left--;
@@ -233,7 +235,7 @@ class Generator {
             if (batch.documents() && batch.tokens() + length > options_.max_tokens_per_pass) break;
             batch.add(next.ids.data(), length);
             samples += int(next.samples.size());
-            prefilled_.push_back({std::move(next), free_.back(), {}, {}, 0});
+            prefilled_.push_back({std::move(next), free_.back(), {}, {}, {}, 0});
             free_.pop_back();
         }
         prompt_tokens_ += batch.tokens();
@@ -254,16 +256,18 @@ class Generator {
         size_t at = 0;
         for (Ready& r : prefilled_)
             for (size_t i = 0; i < r.prompt.samples.size(); i++, at++)
-                r.first.push_back(token_[at]), r.logp.push_back(logp_[at]);
+                r.first.push_back(token_[at]), r.logp.push_back(logp_[at]),
+                    r.log_kept.push_back(log_kept_[at]);
     }
 
-    // Logits of `rows` hidden states x, and one draw for each of row_ and uniform_: into token_, logp_.
+    // Logits of `rows` hidden states x, and one draw for each of row_ and uniform_: into token_, logp_,
+    // log_kept_.
     void draw(const T* x, int rows) {
         const ModelConfig& c = model_.config;
-        token_.resize(row_.size()), logp_.resize(row_.size());
+        token_.resize(row_.size()), logp_.resize(row_.size()), log_kept_.resize(row_.size());
         head_logits(model_.dev, logits_.data(), x, model_.head(), rows, c.hidden, c.vocab);
         sample_tokens(model_.dev, token_.data(), logp_.data(), logits_.data(), row_.data(), uniform_.data(),
-                      int(row_.size()), c.vocab, options_.sampling);
+                      int(row_.size()), c.vocab, options_.sampling, log_kept_.data());
     }
 
     template <class Finish, class Token>
@@ -283,7 +287,7 @@ class Generator {
         draw(model_.hidden(), B);
         size_t kept = 0;
         for (size_t i = 0; i < running_.size(); i++)
-            if (accept(running_[i], token_[i], logp_[i], finish, token)) {
+            if (accept(running_[i], token_[i], logp_[i], log_kept_[i], finish, token)) {
                 if (kept != i) running_[kept] = std::move(running_[i]);
                 kept++;
             }
@@ -301,6 +305,6 @@ class Generator {
     std::vector<int> free_;
     std::vector<int> feed_, position_, slot_, row_, token_;
     std::vector<float> uniform_;
-    std::vector<T> logp_;
+    std::vector<T> logp_, log_kept_;
     int64_t tokens_ = 0, prompt_tokens_ = 0;
 };

@@ -26,6 +26,10 @@ inline Json parse_json(const std::string& text, const std::string& where) {
         size_t colon = what.find("syntax error");
         fail(where + ": not JSON: " + (colon == std::string::npos ? what : what.substr(colon)),
              "check the file at byte " + std::to_string(e.byte) + " of this text; was it cut off?");
+    } catch (const nlohmann::json::out_of_range& e) {
+        std::string what = e.what();
+        fail(where + ": not usable JSON: " + what.substr(what.find(']') + 2),
+             "write the number so that a double holds it");
     } catch (const std::length_error& e) {
         fail(where + ": not usable JSON: " + e.what(), "is this really the file you meant?");
     }

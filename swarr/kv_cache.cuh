@@ -165,10 +165,10 @@ void cache_prompt(CpuDevice<T>&, KvCache<T>& cache, int layer, int slot, const T
 namespace attention {
 
 // R query heads of one group at `position`, rows of `query`, against the tiles of their sequence; out as
-// query.
+// query. Flattened, as GCC else leaves steps of the register block as calls, with its sums in memory.
 template <int R, class T>
-void decode_rows(T* out, const T* query, const KvCache<T>& cache, int layer, int slot, int g, int position,
-                 Pieces<T> scratch) {
+__attribute__((flatten)) void decode_rows(T* out, const T* query, const KvCache<T>& cache, int layer,
+                                          int slot, int g, int position, Pieces<T> scratch) {
     constexpr int L = lanes<T>, V = tile / L;
     const int E = cache.E(), ld = padded<T>(E);
     const Window window = cache.window(layer);

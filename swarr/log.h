@@ -56,6 +56,8 @@ inline const std::vector<MetricText>& metric_texts() {
          "mean |log pi of the trainer - log pi of the rollout| before the first update; 0 on the CPU"},
         {"mismatch/logprob_abs_diff/max",
          "the largest such difference; a rising one means two engines disagree"},
+        {"mismatch/weight_not_one_frac",
+         "share of the first update's tokens whose weight pi / pi_old is not exactly 1; 0 on the CPU"},
         {"cursor", "problems drawn so far"},
         {"perf/rollout_tokens_per_s", "answer tokens written per second of rollout"},
         {"time/rollout", "seconds of writing answers"},

@@ -32,6 +32,7 @@ struct RolloutStatistics {
     GroupStatistics groups;
     std::vector<double> reward, length;
     double truncated = 0, unparsed = 0, right = 0, tokens = 0, prompt_tokens = 0, seconds_reward = 0;
+    double flops = 0;  // window-aware: a prompt once for its group, then token by token
 };
 
 struct StepRollouts {
@@ -102,6 +103,17 @@ inline std::string answer_text(const Tokenizer& tokenizer, const Rollout& r) {
     return tokenizer.decode(ids);
 }
 
+// Floating-point operations of a group: one prefill, then every token but a text's last is fed once.
+inline double rollout_flops(const ModelConfig& c, int prompt, const std::vector<Rollout>& group) {
+    const double before = forward_flops(c, {0, prompt}, false), head = 2.0 * c.vocab * c.hidden;
+    double flops = before + head;
+    for (const Rollout& r : group) {
+        const int fed = int(r.ids.size()) - 1;
+        flops += forward_flops(c, {0, prompt + fed}, false) - before + head * fed;
+    }
+    return flops;
+}
+
 // Marks one group and adds it; returns whether its rewards have spread. A group that will be replaced leaves
 // its rows and counts, but no trajectories.
 inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSource& source,
@@ -137,6 +149,7 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
                         {"ids", r.ids}});
     }
     stats.prompt_tokens += double(problem.ids.size());
+    stats.flops += rollout_flops(source.config, int(problem.ids.size()), group);
     count_group(stats.groups, rewards);
     std::vector<double> advantages = group_advantages(rewards, o.divide_by_std);
     const bool spread = has_spread(rewards), replaced = !spread && may_be_replaced;
@@ -150,6 +163,7 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
         t.prompt = int(problem.ids.size());
         t.ids.insert(t.ids.end(), group[g].ids.begin(), group[g].ids.end());
         t.rollout_logp = group[g].logp;
+        t.log_kept = group[g].log_kept;
         t.advantage = advantages[g];
         t.learned = !(group[g].stop == Stop::length && o.truncated == Truncated::mask);
         out.trajectories.push_back(std::move(t));

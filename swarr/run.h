@@ -204,7 +204,11 @@ class Run {
             checkpoint_ = newest_checkpoint(resume);
             if (checkpoint_.empty())
                 fail(resume + ": no finished checkpoint to resume from", "start again without --resume");
-            state_ = read_json(checkpoint_ + "/trainer.json");
+            const std::string file = checkpoint_ + "/trainer.json";
+            state_ = read_json(file);
+            Fields fields(state_, file);
+            step_ = fields.integer("step", 0, int64_t(1) << 60);
+            before_ = fields.number("time", 0, 1e12);
         }
         if (options.threads) omp_set_num_threads(options.threads);
         if (options.out.empty()) {
@@ -220,7 +224,11 @@ class Run {
     const std::string& folder() const { return options_.out; }
     const std::string& checkpoint() const { return checkpoint_; }  // resumed from
     const Json& state() const { return state_; }                   // its trainer.json
-    int64_t step() const { return resumed() ? state_.at("step").get<int64_t>() : 0; }
+    int64_t step() const { return step_; }                         // done before this process
+    // A whole number of trainer.json. Errors: it is missing or none.
+    int64_t state_integer(const char* key) const {
+        return Fields(state_, checkpoint_ + "/trainer.json").integer(key, 0, int64_t(1) << 60);
+    }
 
     // Creates the folder and writes config.json; opens the log, cut back to the checkpoint's step when
     // resumed. Errors: a new run into a folder that already holds one.
@@ -236,7 +244,6 @@ class Run {
             config["sources"] = cli_.sources();
             write_whole(folder() + "/config.json", config.dump(2) + "\n");
         }
-        before_ = resumed() ? state_.at("time").get<double>() : 0;
         log_.open(folder() + "/log.jsonl", resumed() ? step() : -1);
         catch_signals();
     }
@@ -268,7 +275,7 @@ class Run {
     Json state_;
     bool ok_ = false;
     double before_ = 0;
-    int64_t saved_ = -1;
+    int64_t step_ = 0, saved_ = -1;
     Timer timer_;
     JsonlLog log_;
 };

@@ -52,27 +52,28 @@ struct Tile {
 // Rows x (Panels * panel_width) columns. Rows * Panels <= tile_rows keeps the accumulators in registers.
 template <class T, int Rows, int Panels = 1>
 __attribute__((noinline)) void tile_multiply(const Tile<T>& t) {
-    constexpr int L = lanes<T>, V = panel_vectors, N = Panels * V;
-    Vec<T> acc[Rows * N];
+    constexpr int L = register_lanes<T>, V = panel_vectors * registers<T>, N = Panels * V;
+    Reg<T> acc[Rows * N];
     if (t.init)
-        unroll<Rows * N>([&](auto r) { acc[r] = load(t.init + r / N * t.init_row + r % N * L); });
+        unroll<Rows * N>([&](auto r) { acc[r] = load_register(t.init + r / N * t.init_row + r % N * L); });
     else
-        unroll<Rows * N>([&](auto r) { acc[r] = Vec<T>{}; });
+        unroll<Rows * N>([&](auto r) { acc[r] = Reg<T>{}; });
     const T* a = t.a;
     const T* b = t.b;
     const T* ahead = t.ahead ? t.ahead : t.b;
     const size_t ahead_k = t.ahead ? t.ahead_k : 0, a_row = t.a_row, a_k = t.a_k, b_k = t.b_k,
                  b_panel = t.b_panel;
     for (int k = 0; k < t.k; k++, a += a_k, b += b_k, ahead += ahead_k) {
-        for (int v = 0; v < V; v++) __builtin_prefetch(ahead + v * L, 0, 2);  // in a lambda, GCC would drop it
-        Vec<T> column[N];
-        unroll<N>([&](auto v) { column[v] = load(b + v / V * b_panel + v % V * L); });
+        for (int v = 0; v < panel_vectors; v++)
+            __builtin_prefetch(ahead + v * lanes<T>, 0, 2);  // in a lambda, GCC would drop it
+        Reg<T> column[N];
+        unroll<N>([&](auto v) { column[v] = load_register(b + v / V * b_panel + v % V * L); });
         unroll<Rows>([&](auto i) {
-            Vec<T> x = splat(a[i * a_row]);
+            Reg<T> x = splat_register(a[i * a_row]);
             unroll<N>([&](auto v) { acc[i * N + v] = fma(x, column[v], acc[i * N + v]); });
         });
     }
-    unroll<Rows * N>([&](auto r) { store(t.c + r / N * t.c_row + r % N * L, acc[r]); });
+    unroll<Rows * N>([&](auto r) { store_register(t.c + r / N * t.c_row + r % N * L, acc[r]); });
 }
 
 // The kernel for 1 <= rows <= tile_rows known at run time, one panel.

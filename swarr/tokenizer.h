@@ -59,6 +59,7 @@ class Tokenizer {
     // Ids without a token vanish, as in the reference; ill-formed UTF-8 becomes U+FFFD.
     std::string decode(const std::vector<int>& ids, bool skip_special = false) const {
         std::string out;
+        out.reserve(ids.size() * 4);
         for (int id : ids)
             if (!(skip_special && is_special(id))) out += bytes(id);
         return utf8_valid(out) ? out : utf8_replace_invalid(out);
@@ -281,7 +282,7 @@ inline void Tokenizer::encode_plain(std::string_view text, std::vector<int>& out
     if (padded.capacity() > size_t(1) << 24) std::string().swap(padded);
 }
 
-// ---- reading tokenizer.json -------------------------------------------------------------------------------
+// ---- reading tokenizer.json -----------------------------------------------------------------------------
 
 class TokenizerReader {
   public:

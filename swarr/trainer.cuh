@@ -199,9 +199,10 @@ class Trainer {
         SafetensorsReader reader = SafetensorsReader::open(folder + "/optimizer.safetensors");
         model.read_parameters(reader, "m.", m_.data());
         model.read_parameters(reader, "v.", v_.data());
-        updates = state.at("updates");
-        skipped = state.at("skipped_updates");
-        skips_in_a_row_ = state.at("skips_in_a_row");
+        Fields fields(state, folder + "/trainer.json");
+        updates = fields.integer("updates", 0, int64_t(1) << 60);
+        skipped = fields.integer("skipped_updates", 0, int64_t(1) << 60);
+        skips_in_a_row_ = int(fields.integer("skips_in_a_row", 0, 1 << 30));
     }
 
   private:

@@ -92,12 +92,6 @@ bool same_bits(const Result<T>& a, const Result<T>& b) {
 }
 
 // Threads for the life of the object.
-struct Threads {
-    int before = omp_get_max_threads();
-    explicit Threads(int n) { omp_set_num_threads(n); }
-    ~Threads() { omp_set_num_threads(before); }
-};
-
 }  // namespace
 
 TEST_CASE("attention equals the plain sum over visible keys", "[attention]") {

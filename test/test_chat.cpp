@@ -1,40 +1,21 @@
 // Chat templates against Jinja's renderings, training masks, stop ids, and the tokenizer program itself.
 #include "chat.h"
 
-#include <cstdlib>
-#include <fstream>
-
 #include "catch.h"
+#include "program.h"
+#include "scratch.h"
 
 namespace {
-
-std::string shared() {
-    const char* folder = std::getenv("SWARR_SHARED");
-    return folder ? folder : "../shared";
-}
-
-bool exists(const std::string& path) {
-    struct stat info;
-    return stat(path.c_str(), &info) == 0;
-}
 
 const Json& golden() {
     static const Json file = read_json("test/golden/tokenizer.json");
     return file;
 }
 
-// A model folder under build/, with the golden tokenizer and what the test puts there.
-struct Folder {
-    std::string path;
-    explicit Folder(const std::string& name) : path("build/test_chat_" + name) {
-        if (std::system(("rm -rf " + path + " && mkdir -p " + path).c_str()) != 0)
-            fail("cannot make " + path, "");
-        write("tokenizer.json", golden()["base"]);
-    }
-    void write(const std::string& name, const Json& json) { text(name, json.dump()); }
-    void text(const std::string& name, const std::string& content) {
-        std::ofstream(path + "/" + name, std::ios::binary) << content;
-    }
+// A model folder with the golden tokenizer and what the test puts there.
+struct Folder : ScratchFolder {
+    Folder() { write("tokenizer.json", golden()["base"]); }
+    void write(const std::string& name, const Json& json) { put(name, json.dump()); }
     Tokenizer tokenizer() const { return Tokenizer::load(path); }
 };
 
@@ -62,35 +43,8 @@ std::string trained_text(const Tokenizer& tok, const TrainingText& training) {
     return out;
 }
 
-std::string error_of(const ChatTemplate& chat, const Json& messages) {
-    try {
-        chat.render(messages);
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return "none";
-}
-
-struct Run {
-    int status;
-    std::string out;
-};
-
-// The program `tokenizer`, standard error included. Skipped where it is not built.
-bool run(const std::string& arguments, Run& result) {
-    const char* bin = std::getenv("SWARR_BIN");
-    std::string program = std::string(bin ? bin : ".") + "/tokenizer";
-    if (!exists(program)) {
-        std::printf("skipped: tokenizer %s (no %s)\n", arguments.c_str(), program.c_str());
-        return false;
-    }
-    FILE* pipe = popen((program + " " + arguments + " 2>&1").c_str(), "r");
-    result.out.clear();
-    char buffer[4096];
-    while (size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) result.out.append(buffer, n);
-    int status = pclose(pipe);
-    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return true;
+std::string refused(const ChatTemplate& chat, const Json& messages) {
+    return error_of([&] { chat.render(messages); });
 }
 
 const Json question = {{"role", "user"}, {"content", "1+1=?"}};
@@ -111,46 +65,44 @@ TEST_CASE("golden renderings of every template") {
 }
 
 TEST_CASE("the reference collection of renderings and their ids") {
-    if (!exists(shared() + "/tokenizer/chat.jsonl")) {
-        std::printf("skipped: reference renderings (no %s/tokenizer)\n", shared().c_str());
-        return;
-    }
-    Tokenizer tok = Tokenizer::load(shared() + "/qwen2.5-tokenizer");
+    const std::string reference = shared_path("tokenizer");
+    if (reference.empty()) return;
+    Tokenizer tok = Tokenizer::load(shared_path("qwen2.5-tokenizer"));
     Json row;
     int rows = 0;
-    for (JsonLines in(shared() + "/tokenizer/chat.jsonl"); in.next(row); rows++) {
+    for (JsonLines in(reference + "/chat.jsonl"); in.next(row); rows++) {
         ChatText chat = ChatTemplate::named(row["template"])
                             .render(row["messages"], row.value("tools", Json()), options_of(row));
         CHECK(chat.text() == row["text"]);
         CHECK(Json(tok.encode(chat.marked)) == row["ids"]);
     }
-    for (JsonLines in(shared() + "/tokenizer/chat_qwen3.jsonl"); in.next(row); rows++)
+    for (JsonLines in(reference + "/chat_qwen3.jsonl"); in.next(row); rows++)
         CHECK(rendered(row) == row["text"]);
     CHECK(rows == 588);
 }
 
 TEST_CASE("a folder's template is recognised, an unknown one refused") {
-    const std::string templates = shared() + "/qwen2.5-tokenizer/templates/";
-    Folder folder("templates");
+    const std::string templates = shared_path("qwen2.5-tokenizer/templates");
+    Folder folder;
     folder.write("tokenizer_config.json", {{"chat_template", "{{ messages }}"}});
-    try {
-        ChatTemplate::from_folder(folder.path);
-        FAIL("accepted");
-    } catch (const Error& e) {
-        CHECK(std::string(e.what()).find("tokenizer_config.json: chat_template: an unknown chat template") !=
-              std::string::npos);
-        CHECK(e.hint.find("--template qwen2.5") != std::string::npos);
-    }
+    auto load = [&] { ChatTemplate::from_folder(folder.path); };
+    CHECK(
+        folder.plain(error_of(load)) ==
+        "DIR/tokenizer_config.json: chat_template: an unknown chat template that starts \"{{ messages }}\"");
+    CHECK(hint_of(load).find("--template qwen2.5") != std::string::npos);
     CHECK(ChatTemplate::from_folder(folder.path, "qwen2.5-math").name() == "qwen2.5-math");
     CHECK_THROWS_AS(ChatTemplate::from_folder(folder.path, "gemma"), UsageError);
+    for (const char* odd : {"[]", "5", "{\"eos_token\": {\"content\": 5}}"}) {
+        folder.put("tokenizer_config.json", odd);
+        CHECK(ChatTemplate::from_folder(folder.path).is_plain());
+    }
+    folder.put("tokenizer_config.json", "{\"chat_template\": [1, {\"name\": \"rag\"}]}");
+    CHECK(error_of(load).find("an unknown chat template") != std::string::npos);
     folder.write("tokenizer_config.json", {{"chat_template", nullptr}});
     CHECK(ChatTemplate::from_folder(folder.path).is_plain());
-    if (!exists(templates)) {
-        std::printf("skipped: recognition of templates (no %s)\n", templates.c_str());
-        return;
-    }
+    if (templates.empty()) return;
     for (const char* name : {"qwen2.5", "qwen2.5-base", "qwen2.5-math", "qwen3"}) {
-        std::string source = read_file(templates + name + ".jinja");
+        std::string source = read_file(templates + "/" + name + ".jinja");
         folder.write("tokenizer_config.json", {{"chat_template", source}});
         ChatTemplate chat = ChatTemplate::from_folder(folder.path);
         CHECK(chat.name() == name);
@@ -163,11 +115,11 @@ TEST_CASE("a folder's template is recognised, an unknown one refused") {
         CHECK(ChatTemplate::from_folder(folder.path).name() == name);
     }
     // The file beside it wins; a default system prompt of one's own is taken from the template.
-    std::string source = read_file(templates + "qwen2.5.jinja"),
+    std::string source = read_file(templates + "/qwen2.5.jinja"),
                 prompt = "You are Qwen, created by Alibaba Cloud. You are";
     for (size_t at; (at = source.find(prompt)) != std::string::npos;)
         source.replace(at, prompt.size(), "Say \\'hi\\' \\\\ and be");
-    folder.text("chat_template.jinja", source);
+    folder.put("chat_template.jinja", source);
     ChatTemplate own = ChatTemplate::from_folder(folder.path);
     CHECK(own.default_system() == "Say 'hi' \\ and be a helpful assistant.");
     CHECK(own.render(talk({question}))
@@ -223,7 +175,7 @@ TEST_CASE("masks: the assistant's text and its end of turn, nothing else") {
 }
 
 TEST_CASE("the plain template: prompt, answer, end token; a begin token where the folder says so") {
-    Folder folder("plain");
+    Folder folder;
     Tokenizer tok = folder.tokenizer();
     folder.write("tokenizer_config.json", {{"eos_token", "<|endoftext|>"}, {"bos_token", "<|im_start|>"}});
     ChatTemplate plain = ChatTemplate::from_folder(folder.path);
@@ -241,7 +193,7 @@ TEST_CASE("the plain template: prompt, answer, end token; a begin token where th
 }
 
 TEST_CASE("stop ids: the union of the files and the template, with a warning where they differ") {
-    Folder folder("stop");
+    Folder folder;
     Tokenizer tok = folder.tokenizer();
     int end_of_text = *tok.id_of("<|endoftext|>"), end = *tok.id_of("<|im_end|>");
     folder.write("config.json", {{"eos_token_id", end_of_text}});
@@ -261,6 +213,8 @@ TEST_CASE("stop ids: the union of the files and the template, with a warning whe
         CHECK(stop.warning.find(part) != std::string::npos);
     folder.write("generation_config.json", {{"eos_token_id", "x"}});
     CHECK_THROWS_AS(stop_ids(folder.path, tok, ChatTemplate::named("plain")), Error);
+    folder.write("generation_config.json", Json::array());
+    CHECK_THROWS_AS(stop_ids(folder.path, tok, ChatTemplate::named("plain")), Error);
     folder.write("generation_config.json", Json::object());
     folder.write("tokenizer_config.json", {{"eos_token", "<nope>"}});
     CHECK_THROWS_AS(stop_ids(folder.path, tok, ChatTemplate::named("plain")), Error);
@@ -268,18 +222,18 @@ TEST_CASE("stop ids: the union of the files and the template, with a warning whe
 
 TEST_CASE("conversations without a place in the template are refused with their index") {
     ChatTemplate chat = ChatTemplate::named("qwen2.5");
-    CHECK(error_of(chat, Json::array()) == "\"messages\" is empty");
-    CHECK(error_of(chat, "x") == "\"messages\" is not a list");
-    CHECK(error_of(chat, talk({question, {{"role", "critic"}, {"content", "x"}}})) ==
+    CHECK(refused(chat, Json::array()) == "\"messages\" is empty");
+    CHECK(refused(chat, "x") == "\"messages\" is not a list");
+    CHECK(refused(chat, talk({question, {{"role", "critic"}, {"content", "x"}}})) ==
           "messages[1]: role \"critic\" has no place in the template qwen2.5");
-    CHECK(error_of(chat, {{{"content", "x"}}}) == "messages[0]: no text \"role\" (found: \"content\")");
-    CHECK(error_of(chat, {{{"role", "user"}, {"content", nullptr}}}) ==
+    CHECK(refused(chat, {{{"content", "x"}}}) == "messages[0]: no text \"role\" (found: \"content\")");
+    CHECK(refused(chat, {{{"role", "user"}, {"content", nullptr}}}) ==
           "messages[0]: \"content\" is missing, not text");
-    CHECK(error_of(chat, {{{"role", "user"}, {"content", 5}}}) ==
+    CHECK(refused(chat, {{{"role", "user"}, {"content", 5}}}) ==
           "messages[0]: \"content\" is number, not text");
-    CHECK(error_of(chat, {{{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({1})}}}) ==
+    CHECK(refused(chat, {{{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({1})}}}) ==
           "a tool call without name and arguments (found: a number, not an object)");
-    CHECK(error_of(ChatTemplate::named("plain"), {{{"role", "tool"}, {"content", "x"}}}) ==
+    CHECK(refused(ChatTemplate::named("plain"), {{{"role", "tool"}, {"content", "x"}}}) ==
           "messages[0]: role \"tool\" has no place in the template plain");
 }
 
@@ -301,40 +255,44 @@ TEST_CASE("numbers in tool calls are written as Python writes them") {
 }
 
 TEST_CASE("the tokenizer program") {
-    Folder folder("program");
+    Folder folder;
     folder.write("tokenizer_config.json", {{"eos_token", "<|endoftext|>"}});
-    std::string tokenizer = "--tokenizer " + folder.path, path = folder.path + "/";
-    Run r;
-    if (!run("--help", r)) return;
-    CHECK(r.status == 0);
+    if (!std::filesystem::exists(program_path("tokenizer"))) {
+        std::printf("skipped: %s is not built\n", program_path("tokenizer").c_str());
+        return;
+    }
+    ProgramResult r;
+    auto run = [&](const std::string& arguments) { r = run_in(folder.path, "tokenizer", arguments); };
+    run("--help");
+    CHECK(r.code == 0);
     CHECK(r.out.find("encode") != std::string::npos);
-    run("", r);
-    CHECK(r.status == 2);
-    run("encode", r);
-    CHECK(r.status == 2);
-    run("encode --tokenizer /no/such", r);
-    CHECK(r.status == 1);
-    CHECK(r.out.find("error: tokenizer: /no/such: no such file\nhint: ") == 0);
+    run("");
+    CHECK(r.code == 2);
+    run("encode");
+    CHECK(r.code == 2);
+    run("encode --tokenizer /no/such");
+    CHECK(r.code == 1);
+    CHECK(r.err.find("error: tokenizer: /no/such: no such file\nhint: ") == 0);
 
     Tokenizer tok = folder.tokenizer();
     const std::string text = "the \u4e2d<|im_end|>x";
-    folder.text("text.txt", text);
-    run("encode --quiet " + tokenizer + " " + path + "text.txt", r);
-    CHECK(r.status == 0);
+    folder.put("text.txt", text);
+    run("encode --quiet --tokenizer . text.txt");
+    CHECK(r.code == 0);
     std::string ids;
     for (int id : tok.encode(text)) ids += (ids.empty() ? "" : " ") + std::to_string(id);
     CHECK(r.out == ids + "\n");
-    run("encode --quiet --show " + tokenizer + " < " + path + "text.txt", r);
+    run("encode --quiet --show --tokenizer . text.txt");
     CHECK(r.out.find("|<|im_end|>|x") != std::string::npos);
-    folder.text("ids.txt", "[" + ids + "]");
-    run("decode " + tokenizer + " " + path + "ids.txt", r);
+    folder.put("ids.txt", "[" + ids + "]");
+    run("decode --tokenizer . ids.txt");
     CHECK(r.out == text);
-    run("decode --skip-special " + tokenizer + " < " + path + "ids.txt", r);
+    run("decode --skip-special --tokenizer . ids.txt");
     CHECK(r.out == "the \u4e2dx");
-    folder.text("ids.txt", "12 x3");
-    run("decode " + tokenizer + " " + path + "ids.txt", r);
-    CHECK(r.status == 1);
-    CHECK(r.out.find("\"x3\" is no token id") != std::string::npos);
+    folder.put("ids.txt", "12 x3");
+    run("decode --tokenizer . ids.txt");
+    CHECK(r.code == 1);
+    CHECK(r.err.find("\"x3\" is no token id") != std::string::npos);
 
     // Many lines on several threads, in order.
     std::string lines, want;
@@ -343,14 +301,14 @@ TEST_CASE("the tokenizer program") {
         lines += Json{{"t", line}}.dump() + "\n";
         want += Json{{"ids", tok.encode(line)}}.dump() + "\n";
     }
-    folder.text("lines.jsonl", lines);
-    run("encode --quiet --threads 3 --field t " + tokenizer + " --jsonl " + path + "lines.jsonl", r);
+    folder.put("lines.jsonl", lines);
+    run("encode --quiet --threads 3 --field t --tokenizer . --jsonl lines.jsonl");
     CHECK(r.out == want);
-    run("encode --quiet --field nope " + tokenizer + " --jsonl " + path + "lines.jsonl", r);
-    CHECK(r.status == 1);
-    CHECK(r.out.find("lines.jsonl:1: no key \"nope\" (found: \"t\")") != std::string::npos);
-    run("count " + tokenizer + " --field t --jsonl " + path + "lines.jsonl", r);
-    CHECK(r.status == 0);
+    run("encode --quiet --field nope --tokenizer . --jsonl lines.jsonl");
+    CHECK(r.code == 1);
+    CHECK(r.err.find("lines.jsonl:1: no key \"nope\" (found: \"t\")") != std::string::npos);
+    run("count --tokenizer . --field t --jsonl lines.jsonl");
+    CHECK(r.code == 0);
 
     // Chat: the golden renderings through the program.
     std::string chat;
@@ -362,20 +320,20 @@ TEST_CASE("the tokenizer program") {
         want +=
             Json{{"text", row["text"]}, {"ids", tok.encode(row["text"].get<std::string>())}}.dump() + "\n";
     }
-    folder.text("chat.jsonl", chat);
-    run("chat --quiet " + tokenizer + " --jsonl " + path + "chat.jsonl", r);
+    folder.put("chat.jsonl", chat);
+    run("chat --quiet --tokenizer . --jsonl chat.jsonl");
     CHECK(r.out == want);
-    folder.text("chat.jsonl", "{\"messages\": []}\n");
-    run("chat " + tokenizer + " --jsonl " + path + "chat.jsonl", r);
-    CHECK(r.status == 1);
-    CHECK(r.out.find("chat.jsonl:1: \"messages\" is empty") != std::string::npos);
+    folder.put("chat.jsonl", "{\"messages\": []}\n");
+    run("chat --tokenizer . --jsonl chat.jsonl");
+    CHECK(r.code == 1);
+    CHECK(r.err.find("chat.jsonl:1: \"messages\" is empty") != std::string::npos);
 
     // Train, then use what was written.
-    folder.text("train.txt", "aaaa aaaa bbbb abab<|endoftext|>");
-    run("train --out " + path + "new --vocab-size 265 " + path + "train.txt", r);
-    CHECK(r.status == 0);
-    run("encode --quiet --tokenizer " + path + "new " + path + "train.txt", r);
+    folder.put("train.txt", "aaaa aaaa bbbb abab<|endoftext|>");
+    run("train --out new --vocab-size 265 train.txt");
+    CHECK(r.code == 0);
+    run("encode --quiet --tokenizer new train.txt");
     CHECK(r.out.find(" 264\n") != std::string::npos);
-    run("train --out " + path + "new --vocab-size 265 " + path + "train.txt", r);
-    CHECK(r.status == 1);
+    run("train --out new --vocab-size 265 train.txt");
+    CHECK(r.code == 1);
 }

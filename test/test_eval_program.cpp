@@ -1,7 +1,6 @@
 // Drives ./eval: a whole evaluation on a tiny model, resumed after a kill, compared, turned into training
 // data; one prompt; logits; the self-test; errors and exit codes; the trained models and problem sets of the
 // reference data where they are there.
-#include <omp.h>
 #include <signal.h>
 
 #include "check.h"
@@ -167,6 +166,39 @@ TEST_CASE("eval: Ctrl-C keeps what is done; kill -9 too", "[program]") {
     }
 }
 
+TEST_CASE("eval: the miniature's base model knows its task", "[program]") {
+    ScratchFolder dir;
+    ProgramResult r = run_in(".", "eval",
+                             "--model data/ledger/base --data data/ledger/val.jsonl --temperature 0 "
+                             "--max-new-tokens 80 --threads 1 --out '" +
+                                 dir.path + "'");
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 0);
+    Json summary = read_json(dir / "val/summary.json");
+    REQUIRE(summary["problems"] == 300);
+    REQUIRE(summary["avg@1"].get<double>() >= 0.95);
+}
+
+// A file-size limit stands in for a full disk.
+TEST_CASE("eval: a full disk loses nothing", "[program]") {
+    ScratchFolder dir;
+    put_model(dir, "m", 1);
+    put_problems(dir, "set.jsonl", 12);
+    REQUIRE(run_in(dir.path, "eval", usual + "--out whole").code == 0);
+    std::string command = "cd '" + dir.path + "' && trap '' XFSZ && ulimit -f 4 && '" + program_path("eval") +
+                          "' " + usual + "--out full >out.txt 2>err.txt";
+    int status = std::system(("bash -c \"" + command + "\"").c_str());
+    const std::string error = bytes_of_file(dir / "err.txt");
+    INFO(error);
+    REQUIRE(WEXITSTATUS(status) == 1);
+    REQUIRE(
+        error.find(
+            "error: eval: full/set/samples.jsonl: cannot write: File too large\nhint: is the disk full?") !=
+        std::string::npos);
+    REQUIRE(run_in(dir.path, "eval", usual + "--out full").code == 0);
+    REQUIRE(sorted_lines(dir / "full/set/samples.jsonl") == sorted_lines(dir / "whole/set/samples.jsonl"));
+}
+
 TEST_CASE("eval: one text, logits, self-test, dry run", "[program]") {
     ScratchFolder dir;
     put_model(dir, "m", 1);
@@ -259,9 +291,7 @@ TEST_CASE("eval: errors, their hints and exit codes", "[program]") {
 }
 
 TEST_CASE("eval: text and logits of the trained models equal their golden values", "[program][shared]") {
-    const int threads = omp_get_max_threads();
-    omp_set_num_threads(
-        1);  // on a busy machine, waiting for a second thread takes longer than such small steps
+    Threads one(1);
     for (std::string name : {"stories260K", "stories260K-qwen-bf16"}) {
         const std::string folder = shared_path("models/" + name);
         if (folder.empty()) continue;
@@ -324,7 +354,6 @@ TEST_CASE("eval: text and logits of the trained models equal their golden values
                               wanted[t].get<double>()) < 2e-4);
         }
     }
-    omp_set_num_threads(threads);
 }
 
 TEST_CASE("eval: real problem sets through the Qwen2.5 template and tokenizer", "[program][shared]") {

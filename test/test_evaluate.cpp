@@ -173,6 +173,12 @@ TEST_CASE("evaluate: summary of a worked example", "[evaluate]") {
     REQUIRE(text.find("  avg@4              31.2%  [") != std::string::npos);
     REQUIRE(text.find("@2 54.2%  @4 75.0%") != std::string::npos);
 
+    // Unparsed answers do not vote, not even where they are most.
+    Samples silent;
+    for (int k = 0; k < 4; k++)
+        add_sample(silent, k ? row("e", k, Outcome::unparsed) : row("e", k, Outcome::right, "5"), "t");
+    REQUIRE(summarize(settings(1, 4), silent)["maj@4"].get<double>() == 1);
+
     // Nothing complete: no number is made up.
     s = summarize(settings(4, 8), toy_samples());
     REQUIRE(s["problems"] == 0);

@@ -1,9 +1,10 @@
 // The linear layer: against a naive product in double, by finite differences, and bit for bit over every way
 // to cut the work.
+#include <array>
 #include <random>
 #include <vector>
 
-#include "catch.h"
+#include "check.h"
 #include "swarr/layers/matmul.cuh"
 
 namespace {
@@ -68,12 +69,6 @@ void require_chain(Layer<T>& l) {
     }
 }
 
-struct Threads {  // for one scope
-    int before = omp_get_max_threads();
-    explicit Threads(int n) { omp_set_num_threads(n); }
-    ~Threads() { omp_set_num_threads(before); }
-};
-
 }  // namespace
 
 TEST_CASE("matmul: every output is the one chain, at every edge size", "[matmul]") {
@@ -89,13 +84,28 @@ TEST_CASE("matmul: every output is the one chain, at every edge size", "[matmul]
                 raw.run(false);
                 REQUIRE(raw.y == l.y);
             }
-    for (int k : {K - 1, K, K + 1, 2 * K + 1}) {
+    for (int k : {K - 1, K, K + 1, 2 * K - 1, 2 * K, 2 * K + 1, 4 * K + 1}) {
         CAPTURE(k);
         Layer<float> inputs(M + 1, W + 1, k), tokens(k, W + 1, M + 1), outputs(M + 2, k, W - 1);
         for (Layer<float>* l : {&inputs, &tokens, &outputs}) {
             l->run();
             require_chain(*l);
         }
+    }
+    // more rows than a small batch and than a block; more panels than a group; rows narrow enough to stay in
+    // place
+    const int narrow = int(matmul::narrow);
+    for (auto s : {std::array<int, 3>{matmul::small_batch, 3 * W, 33},
+                   {matmul::small_batch + 1, 3 * W, 33},
+                   {matmul::block_rows + 1, 9 * W + 1, 20},
+                   {70, narrow, narrow},
+                   {70, narrow + W, narrow + W},
+                   {300, 2, 2 * W},
+                   {5, 2 * W, 1}}) {
+        CAPTURE(s[0], s[1], s[2]);
+        Layer<float> l(s[0], s[1], s[2]);
+        l.run();
+        require_chain(l);
     }
     Layer<double> l(M + 1, panel_width<double> + 3, 37);
     l.run();

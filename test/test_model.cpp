@@ -182,6 +182,43 @@ TEST_CASE("trainer: a NaN or Inf never reaches the weights, and too many stop th
     CHECK(std::equal(before.begin(), before.end(), m.params()));
 }
 
+TEST_CASE("trainer: clipping scales the gradient; decay spares norms and biases", "[trainer]") {
+    ModelConfig c = tiny("qwen2");
+    Cpu dev;
+    std::vector<Sequence> data = documents({20}, c.vocab);
+    // With eps far above the gradient, AdamW's first step is proportional to it.
+    auto weights_after = [&](double clip_share, float scale) {
+        Model<Cpu> m(dev, c);
+        fill(m);
+        TrainOptions o = plain_options();
+        o.eps = 1e3, o.lr = 1e3, o.weight_decay = 0;
+        Trainer<Cpu> trainer(m, o, 64, 0);
+        double loss = trainer.supervised(data, true);
+        double norm = global_norm(dev, m.gradients(), m.layout.total);
+        trainer.options.clip = clip_share * norm;
+        for (size_t i = 0; i < m.layout.total; i++) m.gradients()[i] *= scale;
+        trainer.update(loss);
+        return std::vector<float>(m.params(), m.params() + m.layout.total);
+    };
+    CHECK(largest_difference(weights_after(0.25, 1), weights_after(0, 0.25f)) < 1e-6);
+    CHECK(weights_after(4, 1) == weights_after(0, 1));
+    CHECK(largest_difference(weights_after(0.25, 1), weights_after(0, 1)) > 1e-3);
+
+    Model<Cpu> m(dev, c);
+    fill(m);
+    TrainOptions o = plain_options();
+    o.weight_decay = 0.5, o.lr = 0.1;
+    Trainer<Cpu> trainer(m, o, 64, 0);
+    std::vector<float> before(m.params(), m.params() + m.layout.total);
+    m.zero_gradients();
+    trainer.update(0);
+    for (const Parameter& p : m.layout.parameters) {
+        const float expected = before[p.offset] * (p.shape.size() == 2 ? 1 - 0.1f * 0.5f : 1.0f);
+        INFO(p.name);
+        CHECK(m.params()[p.offset] == Approx(expected).epsilon(1e-6));
+    }
+}
+
 TEST_CASE("schedule: warm-up, constant, linear, cosine", "[trainer]") {
     TrainOptions o;
     o.lr = 1, o.min_lr = 0.1, o.warmup = 4, o.steps = 14;

@@ -3,26 +3,14 @@
 // no reference: errors, long input, streams.
 #include "tokenizer.h"
 
-#include <cstdlib>
 #include <map>
 #include <thread>
 
 #include "bpe_train.h"
 #include "catch.h"
+#include "scratch.h"
 
 namespace {
-
-std::string shared() {
-    const char* folder = std::getenv("SWARR_SHARED");
-    return folder ? folder : "../shared";
-}
-
-bool have_reference(const char* what) {
-    struct stat info;
-    if (stat((shared() + "/tokenizer").c_str(), &info) == 0) return true;
-    std::printf("skipped: %s (no %s/tokenizer)\n", what, shared().c_str());
-    return false;
-}
 
 const Json& golden() {
     static const Json file = read_json("test/golden/tokenizer.json");
@@ -38,11 +26,6 @@ Json variant_file(const Json& variant) {
 
 Tokenizer base() {
     return Tokenizer::parse(golden()["base"].dump(), "base");
-}
-
-const Tokenizer& qwen() {
-    static const Tokenizer tok = Tokenizer::load(shared() + "/qwen2.5-tokenizer");
-    return tok;
 }
 
 std::string streamed(const Tokenizer& tok, const std::vector<int>& ids, bool skip_special) {
@@ -76,13 +59,8 @@ std::vector<int> merged_by_definition(const BpeModel& model,
     }
 }
 
-std::string error_of(const Json& file) {
-    try {
-        Tokenizer::parse(file.dump(), "t.json");
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return "none";
+std::string refused(const Json& file) {
+    return error_of([&] { Tokenizer::parse(file.dump(), "t.json"); });
 }
 
 void contains(const std::string& text, const std::string& part) {
@@ -104,6 +82,7 @@ TEST_CASE("golden encodings and decodings of every kind of tokenizer.json") {
             CHECK(tok.decode(ids, true) == c.value("decoded", text));
             CHECK(streamed(tok, ids, true) == c.value("decoded", text));
         }
+        CHECK(tok.model().missing_bytes() == (variant["name"] == "symbols" ? 256 - 25 : 0));
     }
 }
 
@@ -149,28 +128,29 @@ TEST_CASE("short and long pieces are merged by definition, whatever the order of
 }
 
 TEST_CASE("the reference collection: encodings, decodings, ill-formed bytes, the whole vocabulary") {
-    if (!have_reference("reference encodings")) return;
-    const Tokenizer& tok = qwen();
+    const std::string reference = shared_path("tokenizer");
+    if (reference.empty()) return;
+    Tokenizer tok = Tokenizer::load(shared_path("qwen2.5-tokenizer"));
     CHECK(tok.vocab_size() == 151665);
     CHECK(tok.id_of("<|im_end|>") == 151645);
     CHECK(tok.is_special(151645));
     CHECK(!tok.is_special(151657));
     Json row;
     int64_t wrong = 0, seen = 0;
-    for (JsonLines in(shared() + "/tokenizer/encodings.jsonl"); in.next(row); seen++)
+    for (JsonLines in(reference + "/encodings.jsonl"); in.next(row); seen++)
         wrong += Json(tok.encode(row["text"].get_ref<const std::string&>())) != row["ids"];
-    for (JsonLines in(shared() + "/tokenizer/engine_disagreements.jsonl"); in.next(row); seen++)
+    for (JsonLines in(reference + "/engine_disagreements.jsonl"); in.next(row); seen++)
         wrong += Json(tok.encode(row["text"].get_ref<const std::string&>())) != row["hf_rust"];
     CHECK(seen == 4437 + 429);
     CHECK(wrong == 0);
-    for (JsonLines in(shared() + "/tokenizer/decode.jsonl"); in.next(row);) {
+    for (JsonLines in(reference + "/decode.jsonl"); in.next(row);) {
         std::vector<int> ids = row["ids"];
         CHECK(tok.decode(ids) == row["text"]);
         CHECK(tok.decode(ids, true) == row["text_skip_special"]);
         CHECK(streamed(tok, ids, false) == row["text"]);
         CHECK(streamed(tok, ids, true) == row["text_skip_special"]);
     }
-    for (JsonLines in(shared() + "/tokenizer/invalid_utf8.jsonl"); in.next(row);) {
+    for (JsonLines in(reference + "/invalid_utf8.jsonl"); in.next(row);) {
         std::string hex = row["bytes_hex"], bytes;
         for (size_t i = 0; i < hex.size(); i += 2) bytes += char(std::stoi(hex.substr(i, 2), nullptr, 16));
         CHECK(utf8_valid(bytes) == row["valid_utf8"].get<bool>());
@@ -178,7 +158,7 @@ TEST_CASE("the reference collection: encodings, decodings, ill-formed bytes, the
         CHECK(Json(tok.encode(bytes)) == row["ids"]);
     }
     std::map<int, std::vector<int>> other;
-    for (JsonLines in(shared() + "/tokenizer/vocab_not_roundtrip.jsonl"); in.next(row);)
+    for (JsonLines in(reference + "/vocab_not_roundtrip.jsonl"); in.next(row);)
         other[row["id"]] = row["ids"].get<std::vector<int>>();
     int64_t round = 0;
     wrong = 0;
@@ -194,10 +174,11 @@ TEST_CASE("the reference collection: encodings, decodings, ill-formed bytes, the
 }
 
 TEST_CASE("the exact Unicode tables") {
-    if (!have_reference("Unicode tables")) return;
+    const std::string folder = shared_path("tokenizer/unicode");
+    if (folder.empty()) return;
     std::vector<uint8_t> want(unicode_end);
     auto read = [&](const std::string& name, uint8_t flag) {
-        std::ifstream in(shared() + "/tokenizer/unicode/" + name);
+        std::ifstream in(folder + "/" + name);
         in >> std::hex;
         for (uint32_t first, last; in >> first >> last;)
             for (uint32_t c = first; c <= last; c++) want[c] |= flag;
@@ -281,11 +262,11 @@ TEST_CASE("several threads and several tokenizers at once") {
 
 TEST_CASE("what the format allows and this code does not do is refused by name") {
     const Json good = golden()["base"];
-    REQUIRE(error_of(good) == "none");
+    REQUIRE(refused(good) == "no error");
     auto with = [&](const char* pointer, Json value) {
         Json file = good;
         file[Json::json_pointer(pointer)] = std::move(value);
-        return error_of(file);
+        return refused(file);
     };
     contains(with("/normalizer", {{"type", "Lowercase"}}),
              "t.json: normalizer \"{\\\"type\\\":\\\"Lowercase\\\"}\" is not supported");
@@ -311,8 +292,8 @@ TEST_CASE("what the format allows and this code does not do is refused by name")
     contains(with("/model/merges/0", "a b c"), "not two tokens");
     contains(with("/model/merges/0", "a zzz"), "\"zzz\" is not in the vocabulary");
     contains(with("/model/merges/0", Json::array({"a"})), "expected ,");
-    contains(error_of(Json::array()), "expected {");
-    contains(error_of(Json::object()), "no key \"model\"");
+    contains(refused(Json::array()), "expected {");
+    contains(refused(Json::object()), "no key \"model\"");
     CHECK_THROWS_AS(Tokenizer::load("/no/such/folder"), Error);
     std::string text = good.dump();
     for (size_t cut = 0; cut < text.size(); cut += 97)

@@ -1,5 +1,6 @@
-// Pairs of answers and what they are worth, by kind. "= gold ~~ pred" must be equal, "! gold ~~ pred" must not.
-// Every pair is tried both ways round unless its line starts with ">" (a rule that looks at the gold's form).
+// Pairs of answers and what they are worth, by kind. "= gold ~~ pred" must be equal, "! gold ~~ pred" must
+// not. Every pair is tried both ways round unless its line starts with ">" (a rule that looks at the gold's
+// form).
 #include <sstream>
 #include <string>
 
@@ -23,7 +24,8 @@ std::vector<Pair> pairs(const char* table) {
         REQUIRE(cut != std::string::npos);
         bool one_way = line[mark] == '>';
         if (one_way) mark += 2;
-        out.push_back({line[mark] == '=', !one_way, line.substr(mark + 2, cut - mark - 2), line.substr(cut + 4)});
+        out.push_back(
+            {line[mark] == '=', !one_way, line.substr(mark + 2, cut - mark - 2), line.substr(cut + 4)});
     }
     return out;
 }
@@ -33,7 +35,8 @@ void check(const char* table) {
     for (const Pair& p : pairs(table)) {
         INFO(p.gold << "  ~~  " << p.pred);
         CHECK((verifier::compare(p.gold, p.pred, options) == verifier::Verdict::equal) == p.equal);
-        if (p.both_ways) CHECK((verifier::compare(p.pred, p.gold, options) == verifier::Verdict::equal) == p.equal);
+        if (p.both_ways)
+            CHECK((verifier::compare(p.pred, p.gold, options) == verifier::Verdict::equal) == p.equal);
     }
 }
 
@@ -83,6 +86,9 @@ TEST_CASE("verifier: numbers") {
 = 12 ~~ twelve
 = 5000000 ~~ 5 million
 = 2.5 million ~~ 2500000
+= 5\!000 ~~ 5000
+= 6.02x10^23 ~~ 6.02 \times 10^{23}
+= approximately 5 ~~ 5
 ! 0.5 ~~ 0.05
 ! 3.14 ~~ 3.15
 ! 18 ~~ 1800
@@ -243,7 +249,20 @@ TEST_CASE("verifier: expressions with symbols") {
 ! x^{1000} ~~ x^{1001}
 ! \frac{x+1}{x+2} ~~ \frac{1}{2}
 = x^{2/3} ~~ \sqrt[3]{x^2}
-= \overline{CD} ~~ \overline{CD}
+= \overline{CD} + \bar{x} ~~ \bar x + \overline{CD}
+= 3 \sec \frac{1}{2} \theta ~~ \frac{3}{\cos(\theta/2)}
+= 5 sec ~~ 5 seconds
+! 5 ~~ 5 is wrong
+= \cot x ~~ \frac{1}{\tan x}
+= C e^{x} ~~ Ce^x
+= xe^{x} ~~ x \cdot e^x
+= \frac{1}{2}\ln|x|+C ~~ C + \frac{\ln |x|}{2}
+= \log_28 ~~ 3
+= \sin^2x ~~ (\sin x)^2
+= 3\mathbf{i} - \mathbf{j} ~~ -\mathbf{j} + 3\mathbf{i}
+= n \equiv 3 \pmod{7} ~~ 3 \pmod 7
+= np.arcsin(10/13) ~~ \arcsin{\frac{10}{13}}
+= I_{\max} ~~ I_{max}
 )");
 }
 
@@ -281,6 +300,15 @@ TEST_CASE("verifier: lists and sets") {
 ! a=4,b=5 ~~ a=5,b=4
 = a=4,b=5 ~~ 4, 5
 = x_1 = 2 \text{ and } x_2 = 3 ~~ 2, 3
+= x_1 = 2, x_2 = 3 ~~ x = 2 \text{ or } x = 3
+= x = 2, x = 3 ~~ x = 3, 2
+! a_1 = 2, a_2 = 3 ~~ a_1 = 3, a_2 = 2
+! a_1 = 2, a_2 = 3 ~~ b_1 = 2, b_2 = 3
+= (x,y) = (1,2) \text{ or } (x,y) = (3,4) ~~ (1,2), (3,4)
+= x \in \{1, 2\} ~~ 2, 1
+= \{(1,2)\} ~~ (1,2)
+> = \frac{3}{4} ~~ \frac{3}{4} \text{ or } 0.75
+> ! \frac{3}{4} ~~ \frac{3}{4} \text{ or } 0.7
 )");
 }
 
@@ -344,6 +372,10 @@ TEST_CASE("verifier: intervals and inequalities") {
 = [0,1)\cup[1,2] ~~ [0,2]
 = \emptyset ~~ \{\}
 = [x, 1+x] ~~ [x, x+1]
+= -\infty < x < 3 ~~ (-\infty, 3)
+= x > 2, x \in \mathbb{R} ~~ (2, \infty)
+= \{0\} \cup [1,2] ~~ x = 0 \text{ or } 1 \le x \le 2
+= \{1\} \cup \{2,3\} ~~ \{1,2,3\}
 )");
 }
 
@@ -398,6 +430,7 @@ TEST_CASE("verifier: words, bases, ratios, times") {
 ! 52_8 ~~ 42
 ! 52_8 ~~ 52_9
 = 1101_2 ~~ 1101_{\text{two}}
+= 0.0011_2 ~~ 0.0011_{2}
 = 152A_{11} ~~ 152A_{11}
 = 3:5 ~~ 6:10
 = 3:5 ~~ \frac{3}{5}
@@ -458,7 +491,8 @@ TEST_CASE("verifier: decimals meet exact forms by rounding, never each other") {
 }
 
 TEST_CASE("verifier: what cannot be read is never equal to anything but itself") {
-    for (const char* text : {"\\frac{1}{", "(1,2", "x +", "5 )", "1 2 3/", "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "12 34", "\\sqrt", "=", "^"}) {
+    for (const char* text : {"\\frac{1}{", "(1,2", "x +", "5 )", "1 2 3/",
+                             "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "12 34", "\\sqrt", "=", "^"}) {
         INFO(text);
         CHECK(verifier::compare(text, text) == verifier::Verdict::equal);
         CHECK(verifier::compare(text, "5") == verifier::Verdict::unparsed);

@@ -13,12 +13,9 @@ namespace {
 Cpu device;
 Ceilings ceilings;
 
-std::vector<float> random_numbers(size_t n) {
+void fill(Buffer<float, Cpu>& x) {
     std::mt19937 generator(1);
-    std::uniform_real_distribution<float> uniform(-1, 1);
-    std::vector<float> x(n);
-    for (float& v : x) v = uniform(generator);
-    return x;
+    for (size_t i = 0; i < x.size(); i++) x[i] = float(generator()) * 0x1p-31f - 1;
 }
 
 double visible_pairs(Window w, int length) {
@@ -35,10 +32,11 @@ struct Times {
 Times measure(const char* name, int docs, int length, Window w, int H, int G, int E,
               const Times* full = nullptr) {
     const size_t N = size_t(docs) * length, Q = size_t(H + 2 * G) * E;
-    static std::vector<float> qkv, dout, out, lse, dqkv;
-    if (qkv.size() < N * Q) qkv = random_numbers(N * Q), dqkv.resize(N * Q);
-    if (dout.size() < N * H * E) dout = random_numbers(N * H * E), out.resize(N * H * E);
-    if (lse.size() < N * H) lse.resize(N * H);
+    auto array = [](size_t n) { return Buffer<float, Cpu>(device, n, Memory::workspace); };
+    auto qkv = array(N * Q), dqkv = array(N * Q), dout = array(N * H * E), out = array(N * H * E),
+         lse = array(N * H);
+    fill(qkv);
+    fill(dout);
     std::vector<int> cu;
     for (int d = 0; d <= docs; d++) cu.push_back(d * length);
     const double flops = 4.0 * E * H * docs * visible_pairs(w, length);
@@ -73,7 +71,9 @@ void decode(const char* name, int B, int context, Window w, int H, int G, int E)
     const size_t bytes = KvCache<float>::bytes_per_slot({w}, context, G, E) * B;
     const int layers = int(std::max<size_t>(1, (size_t(256) << 20) / bytes));
     KvCache<float> cache(device, std::vector<Window>(size_t(layers), w), B, context, G, E);
-    std::vector<float> qkv = random_numbers(B * Q), out(size_t(B) * H * E);
+    Buffer<float, Cpu> qkv(device, B * Q, Memory::workspace),
+        out(device, size_t(B) * H * E, Memory::workspace);
+    fill(qkv);
     for (size_t i = 0; i < cache.size(); i++) cache.data()[i] = float(i % 17) * 0.1f - 0.8f;
     std::vector<int> slots, positions(size_t(B), context - 1);
     for (int b = 0; b < B; b++) slots.push_back(b);

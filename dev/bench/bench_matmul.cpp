@@ -58,7 +58,8 @@ void decoding(int N, int O, int I, int at_most = 1 << 20) {
         copies;
     const double bytes = 4e-9 * double(size), flops = 2e-9 * N * O * I;
     std::printf("%6d x %6d x %5d   %9.1f us  %5.1f GB/s %3.0f%% of read   %5.0f GFLOP/s %3.0f%% of FMA\n", N,
-                O, I, 1e6 * seconds, bytes / seconds, 100 * bytes / seconds / ceilings.read, flops / seconds,
+                O, I, 1e6 * seconds, bytes / seconds,
+                100 * read_seconds(packed.data(), size * copies) / copies / seconds, flops / seconds,
                 100 * flops / seconds / ceilings.fma);
 }
 

@@ -39,7 +39,8 @@ double best_seconds(F&& f, int repeats = 5) {
     return best;
 }
 
-inline void keep(const Vec<float>& v) {
+template <class V>
+inline void keep(const V& v) {
     __asm__ volatile("" ::"m"(v));
 }
 
@@ -66,20 +67,20 @@ struct Ceilings {
 
     // Call again between measurements: the best of all calls counts.
     void measure() {
-        constexpr int chains = 24, steps = 100000;
+        constexpr int chains = register_bytes == 64 ? 24 : 12, steps = 100000;
         double seconds = best_seconds([&] {
 #pragma omp parallel
             {
-                Vec<float> acc[chains];
-                unroll<chains>([&](auto i) { acc[i] = splat(float(i)); });
-                Vec<float> a = splat(0.999f), b = splat(0.001f);
+                Reg<float> acc[chains];
+                unroll<chains>([&](auto i) { acc[i] = splat_register(float(i)); });
+                Reg<float> a = splat_register(0.999f), b = splat_register(0.001f);
                 __asm__ volatile("" : "+m"(a), "+m"(b));
                 for (int s = 0; s < steps; s++) unroll<chains>([&](auto i) { acc[i] = ::fma(acc[i], a, b); });
                 unroll<chains>([&](auto i) { keep(acc[i]); });
             }
         });
         const int threads = omp_get_max_threads();
-        fma = std::max(fma, 2e-9 * lanes<float> * chains * steps * threads / seconds);
+        fma = std::max(fma, 2e-9 * register_lanes<float> * chains * steps * threads / seconds);
 
         const size_t n = size_t(1) << 25;  // floats: 128 MB
         Cpu device;
@@ -96,13 +97,5 @@ struct Ceilings {
         std::printf(
             "ceilings, %d threads: %.0f GFLOP/s fused multiply-add, %.1f GB/s read, %.1f GB/s triad\n",
             omp_get_max_threads(), fma, read, triad);
-    }
-
-  private:
-    static Vec<float> fma_(Vec<float> a, Vec<float> b, Vec<float> c) {
-        return ::fma(a, b, c);
-    }
-    static void keep(const Vec<float>& v) {
-        __asm__ volatile("" ::"m"(v));
     }
 };

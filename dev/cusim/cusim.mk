@@ -19,7 +19,7 @@ CUDA_HOME ?= $(if $(CUSIM_NVCC),$(abspath $(dir $(CUSIM_NVCC))..),/usr/local/cud
 # as it says. No trapping: nothing looks at the exception flags, and loops with comparisons vectorise. AVX2 is required.
 CUSIM_ARCH ?= x86-64-v3
 CUSIM_CXXFLAGS := -std=c++17 -O3 -march=$(CUSIM_ARCH) -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden \
-    -Wall -Wextra -g1 -I$(CUDA_HOME)/include -MMD -MP $(if $(CUSIM_SANITIZE),-fsanitize=address$(comma)undefined)
+    -Wall -Wextra -g1 -I$(CUDA_HOME)/include -MMD -MP $(if $(CUSIM_SANITIZE),-O1 -fsanitize=address$(comma)undefined)
 # What an executable needs to run under cusim: PTX as plain text, the shared runtime, line numbers.
 CUSIM_NVCCFLAGS := -std=c++17 -lineinfo -gencode arch=compute_80,code=compute_80 --no-compress -cudart shared
 

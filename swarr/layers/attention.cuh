@@ -71,24 +71,27 @@ struct Operands {
 };
 template <int R, int V, Start start, class T, bool Stream = false>
 inline void add_block(T* c, size_t c_row, Operands<T> o, const T* scale = nullptr) {
-    constexpr int L = lanes<T>;
-    Vec<T> sum[R * V];
-    unroll<R * V>([&](auto i) {
-        sum[i] = start == Start::zero ? Vec<T>{} : load(c + i / V * c_row + i % V * L);
-        if (start == Start::scaled) sum[i] *= splat(scale[i / V]);
+    constexpr int L = register_lanes<T>, N = V * registers<T>;
+    auto column = [](auto v) { return v % registers<T> * L; };  // of register v in its vector
+    Reg<T> sum[R * N];
+    unroll<R * N>([&](auto i) {
+        sum[i] = start == Start::zero ? Reg<T>{} : load_register(c + i / N * c_row + i % N * L);
+        if (start == Start::scaled) sum[i] *= splat_register(scale[i / N]);
     });
-    auto step = [&] {
-        unroll<V>([&](auto v) {
-            const Vec<T> x = load(o.b + v * o.b_vector);
-            if (Stream) __builtin_prefetch(o.b + v * o.b_vector + stream_bytes / sizeof(T));
-            unroll<R>([&](auto r) { sum[r * V + v] = fma(splat(o.a[r * o.a_row]), x, sum[r * V + v]); });
+    auto step = [&]() __attribute__((always_inline)) {
+        unroll<N>([&](auto v) {
+            const T* from = o.b + v / registers<T> * o.b_vector + column(v);
+            const Reg<T> x = load_register(from);
+            if (Stream && column(v) == 0) __builtin_prefetch(from + stream_bytes / sizeof(T));
+            unroll<R>(
+                [&](auto r) { sum[r * N + v] = fma(splat_register(o.a[r * o.a_row]), x, sum[r * N + v]); });
         });
         o.a += o.a_step;
         o.b += o.b_step;
     };
     for (int j = 0; j + 2 <= o.steps; j += 2) step(), step();
     if (o.steps % 2) step();
-    unroll<R * V>([&](auto i) { store(c + i / V * c_row + i % V * L, sum[i]); });
+    unroll<R * N>([&](auto i) { store_register(c + i / N * c_row + i % N * L, sum[i]); });
 }
 
 // The same for `rows` rows (a multiple of R) of `ld` numbers; scale per row, or null.

@@ -60,9 +60,8 @@ template <class T>
 void rmsnorm_backward(CpuDevice<T>&, T* dx /*rows*/, T* dw /*(D) +=*/, const T* dy /*rows*/,
                       const T* x /*rows*/, const T* r /*(tokens,heads)*/, const T* w /*(D)*/, Rows rows,
                       int D, bool accumulate_dx) {
-    const size_t work = size_t(rows.tokens) * rows.heads * D;
     constexpr int columns = 64;
-#pragma omp parallel if (work > 1 << 15)
+#pragma omp parallel if (size_t(rows.tokens) * rows.heads * D > 1 << 15)
     {
         // dw first: dx may overwrite dy in place
 #pragma omp for

@@ -6,7 +6,8 @@
 //
 // One uniform number decides one token, so a text depends on its own stream of numbers alone. Recorded is
 // log p(v) under the whole distribution at this temperature (at temperature 0: at 1), by the trainer's own
-// softmax_row(): the two agree bit for bit. With top-k or top-p the token was drawn from fewer.
+// softmax_row(): the two agree bit for bit. With top-k or top-p the token was drawn from fewer, with
+// log p(v) - log(kept share); that logarithm is given apart.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -82,15 +83,17 @@ int draw(const T* weight, const std::vector<double>& sums, int V, float u) {
     return last;
 }
 
-// The same, of the tokens that the filters keep, in order of falling weight.
+// The same, of the tokens that the filters keep, in order of falling weight; `share` is theirs of the whole.
 template <class T>
-int draw_filtered(Scratch<T>& scratch, const std::vector<double>& sums, int V, const Sampling& s, float u) {
+int draw_filtered(Scratch<T>& scratch, const std::vector<double>& sums, int V, const Sampling& s, float u,
+                  double& share) {
     const T* weight = scratch.weight.data();
     std::vector<int>& kept = scratch.kept;
     kept.clear();
     auto likelier = [&](int a, int b) { return weight[a] != weight[b] ? weight[a] > weight[b] : a < b; };
-    double total = 0;
-    for (double sum : sums) total += sum;
+    double whole = 0;
+    for (double sum : sums) whole += sum;
+    double total = whole;
     if (s.top_k > 0 && s.top_k < V) {
         // The k likeliest so far as a heap with the least likely on top; ids come in ascending order.
         for (int v = 0; v < V; v++) {
@@ -115,6 +118,7 @@ int draw_filtered(Scratch<T>& scratch, const std::vector<double>& sums, int V, c
     double sum = 0;
     size_t n = 0;
     while (n < kept.size() && (n == 0 || sum < s.top_p * total)) sum += double(weight[kept[n++]]);
+    share = std::min(1.0, sum / whole);
     double left = u * sum;
     for (size_t i = 0; i + 1 < n; i++) {
         if (left < double(weight[kept[i]])) return kept[i];
@@ -125,33 +129,37 @@ int draw_filtered(Scratch<T>& scratch, const std::vector<double>& sums, int V, c
 
 // -1 if the row has a NaN or no finite maximum.
 template <class T>
-int row(T* logp, const T* logits, int V, const Sampling& s, float u, Scratch<T>& scratch) {
+int row(T* logp, T* log_kept, const T* logits, int V, const Sampling& s, float u, Scratch<T>& scratch) {
     const SoftmaxRow<T> softmax = softmax_row(logits, V, s.temperature > 0 ? s.temperature : 1);
     if (!std::isfinite(softmax.log_sum) || !std::isfinite(softmax.max)) return -1;
     int token;
+    double share = 1;
     if (s.temperature == 0) {
         token = int(std::max_element(logits, logits + V) - logits);
     } else {
         std::vector<double> sums = weights(scratch, logits, V, softmax);
-        token =
-            s.filtered(V) ? draw_filtered(scratch, sums, V, s, u) : draw(scratch.weight.data(), sums, V, u);
+        token = s.filtered(V) ? draw_filtered(scratch, sums, V, s, u, share)
+                              : draw(scratch.weight.data(), sums, V, u);
     }
     if (token >= 0) *logp = softmax.logp(logits[token]);
+    if (log_kept) *log_kept = T(std::log(share));
     return token;
 }
 
 }  // namespace sample
 
-// token (n), logp (n): draw i is from row[i] of logits (rows, V), by uniform[i] in [0, 1).
+// token (n), logp (n): draw i is from row[i] of logits (rows, V), by uniform[i] in [0, 1). log_kept (n), if
+// wanted: the logarithm of the share of the distribution that top-k and top-p kept.
 // Errors: logits that are not finite.
 template <class T>
 void sample_tokens(CpuDevice<T>&, int* token, T* logp, const T* logits, const int* row, const float* uniform,
-                   int n, int V, const Sampling& sampling) {
+                   int n, int V, const Sampling& sampling, T* log_kept = nullptr) {
     bool bad = false;
 #pragma omp parallel for schedule(dynamic) reduction(|| : bad) if (n > 1 && size_t(n) * V > (1 << 14))
     for (int i = 0; i < n; i++) {
         thread_local sample::Scratch<T> scratch;
-        token[i] = sample::row(&logp[i], logits + size_t(row[i]) * V, V, sampling, uniform[i], scratch);
+        token[i] = sample::row(&logp[i], log_kept ? &log_kept[i] : nullptr, logits + size_t(row[i]) * V, V,
+                               sampling, uniform[i], scratch);
         bad = bad || token[i] < 0;
     }
     if (bad)

@@ -108,28 +108,49 @@ struct SoftmaxRow {
         z = z * inverse_temperature - max;
         return lane < T(V - v) ? z : splat(std::numeric_limits<T>::lowest() / 4);
     }
+
+    // f(r, v, z) for every register r of every vector of the row, z being that of logits v, v + 1, ...
+    template <class F>
+    void each(const T* logits, int V, bool padded, F&& f) const {
+        constexpr int L = register_lanes<T>;
+        const Reg<T> scale = splat_register(inverse_temperature), shift = splat_register(max);
+        int v = 0;
+        for (; v + lanes<T> <= V; v += lanes<T>)
+            unroll<registers<T>>(
+                [&](auto r) { f(r, v + r * L, load_register(logits + v + r * L) * scale - shift); });
+        if (v == V) return;
+        T tail[lanes<T>];
+        store(tail, z(logits, v, V, padded));
+        unroll<registers<T>>([&](auto r) { f(r, v + r * L, load_register(tail + r * L)); });
+    }
 };
 
 template <class T>
 SoftmaxRow<T> softmax_row(const T* logits /*(V)*/, int V, double temperature, bool padded = false) {
+    constexpr int R = registers<T>;
+    T lane[lanes<T>];
+    auto gathered = [&](const Reg<T>* x) {
+        unroll<R>([&](auto r) { store_register(lane + r * register_lanes<T>, x[r]); });
+        return load(lane);
+    };
     SoftmaxRow<T> row;
     row.inverse_temperature = T(1 / temperature);
-    Vec<T> max = splat(-std::numeric_limits<T>::infinity());
-    for (int v = 0; v < V; v += lanes<T>) {
-        Vec<T> z = row.z(logits, v, V, padded);
-        max = z > max ? z : max;
-    }
-    row.max = max_lane(max);
-    Vec<T> sum{}, weighted{};
-    for (int v = 0; v < V; v += lanes<T>) {
-        Vec<T> z = row.z(logits, v, V, padded), e = exp(z);
-        sum += e;
-        weighted = fma(e, z, weighted);
-    }
-    const T total = sum_lanes(sum);
+    Reg<T> max[R], sum[R], weighted[R];
+    unroll<R>([&](auto r) {
+        max[r] = splat_register(-std::numeric_limits<T>::infinity());
+        sum[r] = weighted[r] = Reg<T>{};
+    });
+    row.each(logits, V, padded, [&](auto r, int, Reg<T> z) { max[r] = z > max[r] ? z : max[r]; });
+    row.max = max_lane(gathered(max));
+    row.each(logits, V, padded, [&](auto r, int, Reg<T> z) {
+        const Reg<T> e = exp(z);
+        sum[r] += e;
+        weighted[r] = fma(e, z, weighted[r]);
+    });
+    const T total = sum_lanes(gathered(sum));
     row.log_sum = std::log(total);
     row.inverse_sum = 1 / total;
-    row.entropy = row.log_sum - sum_lanes(weighted) * row.inverse_sum;
+    row.entropy = row.log_sum - sum_lanes(gathered(weighted)) * row.inverse_sum;
     return row;
 }
 
@@ -139,11 +160,11 @@ namespace token_loss {
 template <class T>
 void gradient_row(T* logits, int V, const SoftmaxRow<T>& row, int target, T dlogp, T dentropy) {
     const T a = -dlogp * row.inverse_temperature, b = dentropy * row.inverse_temperature;
-    for (int v = 0; v < V; v += lanes<T>) {
-        Vec<T> z = row.z(logits, v, V, true), p = exp(z) * row.inverse_sum;
-        Vec<T> d = b == 0 ? p * a : p * fma(splat(b), z - row.log_sum + row.entropy, splat(a));
-        store(logits + v, d);
-    }
+    const Reg<T> constant = splat_register(a), slope = splat_register(b);
+    row.each(logits, V, true, [&](auto, int v, Reg<T> z) {
+        const Reg<T> p = exp(z) * row.inverse_sum;
+        store_register(logits + v, b == 0 ? p * a : p * fma(slope, z - row.log_sum + row.entropy, constant));
+    });
     logits[target] -= a;
 }
 

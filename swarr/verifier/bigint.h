@@ -1,8 +1,8 @@
 // bigint.h: exact integers and fractions of bounded size, for comparing answers exactly.
 //
-// Values that fit int64_t stay there and allocate nothing; larger ones are 32-bit limbs up to max_bits, beyond
-// which an operation gives up (returns false) and the caller compares by residues and high precision instead.
-// Work is counted in limb products against a Budget, so that no input can take long.
+// Values that fit int64_t stay there and allocate nothing; larger ones are 32-bit limbs up to max_bits,
+// beyond which an operation gives up (returns false) and the caller compares by residues and high precision
+// instead. Work is counted in limb products against a Budget, so that no input can take long.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace verifier {
 
-// Steps that one comparison may still take. Deterministic, unlike a timer: the same input gives the same verdict
-// on a slow machine.
+// Steps that one comparison may still take. Deterministic, unlike a timer: the same input gives the same
+// verdict on a slow machine.
 struct Budget {
     int64_t left;
     bool spend(int64_t steps) { return (left -= steps) >= 0; }
@@ -32,9 +32,11 @@ class BigInt {
         std::vector<uint32_t> limbs;
         for (size_t i = 0; i < digits.size();) {
             uint32_t chunk = 0, scale = 1;
-            for (; i < digits.size() && scale < 1000000000; i++) chunk = chunk * 10 + uint32_t(digits[i] - '0'), scale *= 10;
+            for (; i < digits.size() && scale < 1000000000; i++)
+                chunk = chunk * 10 + uint32_t(digits[i] - '0'), scale *= 10;
             uint64_t carry = chunk;
-            for (uint32_t& limb : limbs) carry += uint64_t(limb) * scale, limb = uint32_t(carry), carry >>= 32;
+            for (uint32_t& limb : limbs)
+                carry += uint64_t(limb) * scale, limb = uint32_t(carry), carry >>= 32;
             if (carry) limbs.push_back(uint32_t(carry));
         }
         out.set(limbs, false);
@@ -67,7 +69,8 @@ class BigInt {
 
     static bool add(const BigInt& a, const BigInt& b, BigInt& out) {
         int64_t sum;
-        if (a.is_small() && b.is_small() && !__builtin_add_overflow(a.small_, b.small_, &sum)) return out = BigInt(sum), true;
+        if (a.is_small() && b.is_small() && !__builtin_add_overflow(a.small_, b.small_, &sum))
+            return out = BigInt(sum), true;
         std::vector<uint32_t> x = a.words(), y = b.words();
         if (a.negative() == b.negative()) {
             if (x.size() < y.size()) x.swap(y);
@@ -109,7 +112,8 @@ class BigInt {
     }
     // Quotient and remainder, rounded towards zero; b is not zero. (Knuth, The Art of Computer Programming,
     // volume 2, 4.3.1, algorithm D.)
-    static bool divide(const BigInt& a, const BigInt& b, BigInt& quotient, BigInt& remainder, Budget& budget) {
+    static bool divide(const BigInt& a, const BigInt& b, BigInt& quotient, BigInt& remainder,
+                       Budget& budget) {
         if (a.is_small() && b.is_small() && !(a.small_ == INT64_MIN && b.small_ == -1)) {
             BigInt q(a.small_ / b.small_), r(a.small_ % b.small_);
             quotient = q, remainder = r;
@@ -192,7 +196,8 @@ class BigInt {
         if (is_small()) {
             r = magnitude(small_) % p;
         } else {
-            for (size_t i = limbs_.size(); i-- > 0;) r = uint64_t(((unsigned __int128)r << 32 | limbs_[i]) % p);
+            for (size_t i = limbs_.size(); i-- > 0;)
+                r = uint64_t(((unsigned __int128)r << 32 | limbs_[i]) % p);
         }
         return negative() && r ? p - r : r;
     }
@@ -269,7 +274,8 @@ struct Rational {
         if (den.one()) return out.num = num, out.den = den, true;
         if (!BigInt::gcd(num, den, g, budget)) return false;
         BigInt n = num, d = den;
-        if (!g.one() && !(BigInt::divide(num, g, n, rest, budget) && BigInt::divide(den, g, d, rest, budget))) return false;
+        if (!g.one() && !(BigInt::divide(num, g, n, rest, budget) && BigInt::divide(den, g, d, rest, budget)))
+            return false;
         if (d.negative()) n = n.negated(), d = d.negated();
         out.num = n, out.den = d;
         return true;
@@ -306,10 +312,13 @@ struct Rational {
         Rational result{1, 1};
         for (; exponent; exponent >>= 1) {  // a power of a reduced fraction is reduced
             if (exponent & 1)
-                if (!BigInt::multiply(result.num, a.num, result.num, budget) || !BigInt::multiply(result.den, a.den, result.den, budget))
+                if (!BigInt::multiply(result.num, a.num, result.num, budget) ||
+                    !BigInt::multiply(result.den, a.den, result.den, budget))
                     return false;
             if (exponent > 1)
-                if (!BigInt::multiply(a.num, a.num, a.num, budget) || !BigInt::multiply(a.den, a.den, a.den, budget)) return false;
+                if (!BigInt::multiply(a.num, a.num, a.num, budget) ||
+                    !BigInt::multiply(a.den, a.den, a.den, budget))
+                    return false;
         }
         out = result;
         return true;

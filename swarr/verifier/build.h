@@ -41,9 +41,15 @@ inline bool exact_number(const std::string& s, Number& out) {
     if (repeats) {  // r repeating digits after p others are worth digits / ((10^r - 1) 10^p)
         Rational nines, tail, shifted;
         BigInt again;
-        if (!BigInt::from_digits(repeat, again) || !Rational::power(ten, int64_t(repeat.size()), nines, budget)) return false;
-        if (!Rational::add(nines, Rational{-1, 1}, nines, budget) || !Rational::divide(Rational{again, 1}, nines, tail, budget)) return false;
-        if (!Rational::multiply(tail, power, shifted, budget) || !Rational::add(out.value, shifted, out.value, budget)) return false;
+        if (!BigInt::from_digits(repeat, again) ||
+            !Rational::power(ten, int64_t(repeat.size()), nines, budget))
+            return false;
+        if (!Rational::add(nines, Rational{-1, 1}, nines, budget) ||
+            !Rational::divide(Rational{again, 1}, nines, tail, budget))
+            return false;
+        if (!Rational::multiply(tail, power, shifted, budget) ||
+            !Rational::add(out.value, shifted, out.value, budget))
+            return false;
     } else if (decimal) {
         size_t lead = digits.find_first_not_of('0');
         out.digits = lead == std::string::npos ? 1 : int(digits.size() - lead);
@@ -56,25 +62,102 @@ struct UnitName {
     const char* word;
     const char* unit;
 };
-// Units with a common short form; "unit" is what two spellings share. Other words are units too, but only these
-// may contradict each other, and only these are read as units in plain text of one to three letters.
+// Units with a common short form; "unit" is what two spellings share. Other words are units too, but only
+// these may contradict each other, and only these are read as units in plain text of one to three letters.
 inline const char* known_unit(std::string_view word) {
-    static constexpr UnitName table[] = {
-        {"cm", "cm"}, {"centimeter", "cm"}, {"centimeters", "cm"}, {"centimetre", "cm"}, {"centimetres", "cm"},
-        {"mm", "mm"}, {"millimeter", "mm"}, {"millimeters", "mm"}, {"km", "km"}, {"kilometer", "km"}, {"kilometers", "km"},
-        {"meter", "m"}, {"meters", "m"}, {"metre", "m"}, {"metres", "m"}, {"ft", "ft"}, {"foot", "ft"}, {"feet", "ft"},
-        {"in", "in"}, {"inch", "in"}, {"inches", "in"}, {"yd", "yd"}, {"yard", "yd"}, {"yards", "yd"}, {"mi", "mi"},
-        {"mile", "mi"}, {"miles", "mi"}, {"kg", "kg"}, {"kilogram", "kg"}, {"kilograms", "kg"}, {"mg", "mg"},
-        {"gram", "g"}, {"grams", "g"}, {"lb", "lb"}, {"lbs", "lb"}, {"pound", "lb"}, {"pounds", "lb"}, {"oz", "oz"},
-        {"ounce", "oz"}, {"ounces", "oz"}, {"ml", "ml"}, {"mL", "ml"}, {"liter", "l"}, {"liters", "l"}, {"gal", "gal"},
-        {"gallon", "gal"}, {"gallons", "gal"}, {"sec", "s"}, {"secs", "s"}, {"second", "s"}, {"seconds", "s"},
-        {"min", "min"}, {"mins", "min"}, {"minute", "min"}, {"minutes", "min"}, {"hr", "h"}, {"hrs", "h"}, {"hour", "h"},
-        {"hours", "h"}, {"day", "day"}, {"days", "day"}, {"week", "week"}, {"weeks", "week"}, {"month", "month"},
-        {"months", "month"}, {"year", "year"}, {"years", "year"}, {"yr", "year"}, {"yrs", "year"}, {"mph", "mph"},
-        {"kph", "kph"}, {"cent", "cent"}, {"cents", "cent"}, {"usd", "dollar"}, {"USD", "dollar"}, {"dollar", "dollar"},
-        {"dollars", "dollar"}, {"sq", ""}, {"cu", ""}, {"Hz", "Hz"}, {"kHz", "kHz"}, {"MHz", "MHz"}, {"kJ", "kJ"},
-        {"eV", "eV"}, {"keV", "keV"}, {"MeV", "MeV"}, {"Pa", "Pa"}, {"kPa", "kPa"}, {"rad", "rad"}, {"nm", "nm"},
-        {"pts", ""}, {"am", ""}, {"pm", ""}};
+    static constexpr UnitName table[] = {{"cm", "cm"},
+                                         {"centimeter", "cm"},
+                                         {"centimeters", "cm"},
+                                         {"centimetre", "cm"},
+                                         {"centimetres", "cm"},
+                                         {"mm", "mm"},
+                                         {"millimeter", "mm"},
+                                         {"millimeters", "mm"},
+                                         {"km", "km"},
+                                         {"kilometer", "km"},
+                                         {"kilometers", "km"},
+                                         {"meter", "m"},
+                                         {"meters", "m"},
+                                         {"metre", "m"},
+                                         {"metres", "m"},
+                                         {"ft", "ft"},
+                                         {"foot", "ft"},
+                                         {"feet", "ft"},
+                                         {"in", "in"},
+                                         {"inch", "in"},
+                                         {"inches", "in"},
+                                         {"yd", "yd"},
+                                         {"yard", "yd"},
+                                         {"yards", "yd"},
+                                         {"mi", "mi"},
+                                         {"mile", "mi"},
+                                         {"miles", "mi"},
+                                         {"kg", "kg"},
+                                         {"kilogram", "kg"},
+                                         {"kilograms", "kg"},
+                                         {"mg", "mg"},
+                                         {"gram", "g"},
+                                         {"grams", "g"},
+                                         {"lb", "lb"},
+                                         {"lbs", "lb"},
+                                         {"pound", "lb"},
+                                         {"pounds", "lb"},
+                                         {"oz", "oz"},
+                                         {"ounce", "oz"},
+                                         {"ounces", "oz"},
+                                         {"ml", "ml"},
+                                         {"mL", "ml"},
+                                         {"liter", "l"},
+                                         {"liters", "l"},
+                                         {"gal", "gal"},
+                                         {"gallon", "gal"},
+                                         {"gallons", "gal"},
+                                         {"sec", "s"},
+                                         {"secs", "s"},
+                                         {"second", "s"},
+                                         {"seconds", "s"},
+                                         {"min", "min"},
+                                         {"mins", "min"},
+                                         {"minute", "min"},
+                                         {"minutes", "min"},
+                                         {"hr", "h"},
+                                         {"hrs", "h"},
+                                         {"hour", "h"},
+                                         {"hours", "h"},
+                                         {"day", "day"},
+                                         {"days", "day"},
+                                         {"week", "week"},
+                                         {"weeks", "week"},
+                                         {"month", "month"},
+                                         {"months", "month"},
+                                         {"year", "year"},
+                                         {"years", "year"},
+                                         {"yr", "year"},
+                                         {"yrs", "year"},
+                                         {"mph", "mph"},
+                                         {"kph", "kph"},
+                                         {"cent", "cent"},
+                                         {"cents", "cent"},
+                                         {"usd", "dollar"},
+                                         {"USD", "dollar"},
+                                         {"dollar", "dollar"},
+                                         {"dollars", "dollar"},
+                                         {"sq", ""},
+                                         {"cu", ""},
+                                         {"Hz", "Hz"},
+                                         {"kHz", "kHz"},
+                                         {"MHz", "MHz"},
+                                         {"kJ", "kJ"},
+                                         {"eV", "eV"},
+                                         {"keV", "keV"},
+                                         {"MeV", "MeV"},
+                                         {"Pa", "Pa"},
+                                         {"kPa", "kPa"},
+                                         {"rad", "rad"},
+                                         {"nm", "nm"},
+                                         {"pts", ""},
+                                         {"am", ""},
+                                         {"pm", ""}};
     for (const UnitName& u : table)
         if (word == u.word) return u.unit;
     return nullptr;
@@ -114,7 +197,8 @@ inline int add(Tree& t, const std::vector<int>& terms) {
     for (int n : terms) matrices += t[n].kind == Kind::matrix;
     if (!matrices) return t.make(Kind::add, terms);
     for (int n : terms)
-        if (t[n].kind != Kind::matrix || t[n].op != t[terms[0]].op || t[n].count != t[terms[0]].count) return -1;
+        if (t[n].kind != Kind::matrix || t[n].op != t[terms[0]].op || t[n].count != t[terms[0]].count)
+            return -1;
     std::vector<int> cells;
     for (int k = 0; k < t[terms[0]].count; k++) {
         std::vector<int> column;

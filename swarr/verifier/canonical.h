@@ -1,7 +1,7 @@
 // canonical.h: one text for all equal answers, as far as possible, so that a majority can be counted by text.
 //
-// Fractions print as p/q; other numbers with 18 digits; expressions with symbols as a fingerprint of their values
-// at fixed points; lists sorted; names, units, percent and degree signs left out.
+// Fractions print as p/q; other numbers with 18 digits; expressions with symbols as a fingerprint of their
+// values at fixed points; lists sorted; names, units, percent and degree signs left out.
 #pragma once
 #include "match.h"
 
@@ -36,28 +36,45 @@ class Canonical {
         if (!budget_.spend(50)) return "?";
         while (p.kind() == Kind::unit) p = p.kid(0);
         switch (p.kind()) {
-            case Kind::list: case Kind::set: {
+            case Kind::list:
+            case Kind::set: {
                 Solutions s{budget_, ""};
                 Intervals i;
-                if (p.kind() == Kind::list && s.read(p, i)) return intervals(i);
+                if (p.kind() == Kind::list && Matcher::is_set_expression(p) && s.read(p, i))
+                    return intervals(i);
                 return collection(p);
             }
-            case Kind::unite: case Kind::intersect: case Kind::minus_set: case Kind::builder: {
+            case Kind::unite:
+            case Kind::intersect:
+            case Kind::minus_set:
+            case Kind::builder: {
                 Solutions s{budget_, ""};
                 Intervals i;
                 return s.read(p, i) ? intervals(i) : joined(p, "U(", ", ", ")");
             }
             case Kind::tuple: {
                 bool angle = (*p).op >= angle_brackets || (p.count() != 2 && (*p).op == 3);
-                return joined(p, !angle && (*p).op & closed_left ? "[" : "(", ", ", !angle && (*p).op & closed_right ? "]" : ")");
+                return joined(p, !angle && (*p).op & closed_left ? "[" : "(", ", ",
+                              !angle && (*p).op & closed_right ? "]" : ")");
             }
-            case Kind::matrix: return (*p).op == 1 || (*p).op == p.count() ? joined(p, "(", ", ", ")") : joined(p, "[" + std::to_string((*p).op) + ": ", ", ", "]");
-            case Kind::relation: return relation(p);
-            case Kind::based: case Kind::time: case Kind::text: return p.name();
-            case Kind::ratio: return joined(p, "", ":", "");
-            case Kind::ellipsis: return "...";
-            case Kind::empty_set: return "{}";
-            default: return scalar(p, digits_only);
+            case Kind::matrix:
+                return (*p).op == 1 || (*p).op == p.count()
+                           ? joined(p, "(", ", ", ")")
+                           : joined(p, "[" + std::to_string((*p).op) + ": ", ", ", "]");
+            case Kind::relation:
+                return relation(p);
+            case Kind::based:
+            case Kind::time:
+            case Kind::text:
+                return p.name();
+            case Kind::ratio:
+                return joined(p, "", ":", "");
+            case Kind::ellipsis:
+                return "...";
+            case Kind::empty_set:
+                return "{}";
+            default:
+                return scalar(p, digits_only);
         }
     }
 
@@ -105,16 +122,20 @@ class Canonical {
         Rel r = p.tree->relations[size_t((*p).value)];
         if (r == Rel::eq || r == Rel::approx || r == Rel::in || r == Rel::equiv) {
             Part first = p.kid(0);
-            bool name = first.kind() == Kind::symbol || first.kind() == Kind::text || first.kind() == Kind::tuple || first.kind() == Kind::opaque || symbols(p).empty() ||
+            bool name = first.kind() == Kind::symbol || first.kind() == Kind::text ||
+                        first.kind() == Kind::tuple || first.kind() == Kind::opaque || symbols(p).empty() ||
                         (first.kind() == Kind::mul && first.count() == 2);
             if (name) return text(p.kid(p.count() - 1));
             // (L - R) at one point over (L - R) at another
             std::string out = "equation";
             for (int k = 0; k + 1 < p.count(); k++) {
-                auto a0 = scalars_.value<Residues>(p.kid(k), true, false, 0), b0 = scalars_.value<Residues>(p.kid(k + 1), true, false, 0);
-                auto a1 = scalars_.value<Residues>(p.kid(k), true, false, 1), b1 = scalars_.value<Residues>(p.kid(k + 1), true, false, 1);
+                auto a0 = scalars_.value<Residues>(p.kid(k), true, false, 0),
+                     b0 = scalars_.value<Residues>(p.kid(k + 1), true, false, 0);
+                auto a1 = scalars_.value<Residues>(p.kid(k), true, false, 1),
+                     b1 = scalars_.value<Residues>(p.kid(k + 1), true, false, 1);
                 if (!a0.ok || !b0.ok || !a1.ok || !b1.ok) return joined(p, "equation(", " = ", ")");
-                uint64_t m = Residues::prime[0], x = (a0.v[0] + m - b0.v[0]) % m, y = (a1.v[0] + m - b1.v[0]) % m;
+                uint64_t m = Residues::prime[0], x = (a0.v[0] + m - b0.v[0]) % m,
+                         y = (a1.v[0] + m - b1.v[0]) % m;
                 out += " " + std::to_string(y ? Residues::times(x, Residues::power(y, m - 2, 0), 0) : 0);
             }
             return out;

@@ -3,28 +3,30 @@
 // Mathematics decides wherever it can; these are the points where graders disagree, and what we do:
 //
 //   policy             rule                                                     reason
-//   percent            25% is 25 and is 1/4; 25 is not 1/4                      golds leave the sign out or in; never x for 100x
-//   degrees            90^\circ is 90 and is \pi/2                              the same
-//   units, currency    dropped; two different known units differ               golds leave them out; 10 cm is not 10 m
-//   mixed numbers      2\frac12, 7 3/4 are sums if proper and all integers      how MATH writes them; else a product
-//   comma lists        any order, every element, none twice                     sets of solutions have no order
-//   tuples             in order; (a,b) is not [a,b) is not a,b is not \{a,b\}   points and intervals, not sets
-//   several boxes      joined by "and", "or", a comma: one list; else the last  a retraction is no list; 1 and 2 is not 2
-//   names              x = 5 is 5; x = 5 is not y = 5; f(n) = n is f(x) = x     the name is in the question
-//   base suffix        52_8 is 52_8 and 52; never 42, never 52_9                the base is in the question
-//   letter case        words: free; single letters: significant                 Even is even, but R is not r
-//   thousands commas   1,234 at top level; in brackets, or else two numbers     (1,234) is a point; both readings are tried
-//   decimal comma      only {,} without three digits after it                   3,14 is a list of two
-//   decimals           exact; an exact form may meet a decimal of 4 or more     see Options::round_decimals
+//   percent            25% is 25 and is 1/4; 25 is not 1/4                      golds leave the sign out or
+//   in; never x for 100x degrees            90^\circ is 90 and is \pi/2                              the same
+//   units, currency    dropped; two different known units differ               golds leave them out; 10 cm is
+//   not 10 m mixed numbers      2\frac12, 7 3/4 are sums if proper and all integers      how MATH writes
+//   them; else a product comma lists        any order, every element, none twice                     sets of
+//   solutions have no order tuples             in order; (a,b) is not [a,b) is not a,b is not \{a,b\} points
+//   and intervals, not sets several boxes      joined by "and", "or", a comma: one list; else the last  a
+//   retraction is no list; 1 and 2 is not 2 names              x = 5 is 5; x = 5 is not y = 5; f(n) = n is
+//   f(x) = x     the name is in the question base suffix        52_8 is 52_8 and 52; never 42, never 52_9 the
+//   base is in the question letter case        words: free; single letters: significant                 Even
+//   is even, but R is not r thousands commas   1,234 at top level; in brackets, or else two numbers (1,234)
+//   is a point; both readings are tried decimal comma      only {,} without three digits after it 3,14 is a
+//   list of two decimals           exact; an exact form may meet a decimal of 4 or more     see
+//   Options::round_decimals
 //                      digits by rounding; never two decimals, never integers
 //   domain             symbols are real; a value counts where both sides have   sqrt(x^2) is |x|, not x
 //                      one; integers in n!, floor, binomials, sums
 //   log                natural or to base 10, whichever makes both sides agree  golds write \log for either
-//   unread             an answer or gold that cannot be read is equal only to   never a shorter number, never a reward
+//   unread             an answer or gold that cannot be read is equal only to   never a shorter number, never
+//   a reward
 //                      the same text
 //
-// Nothing here throws (but bad_alloc), waits, or keeps state; work is counted, not timed (Budget), so any input
-// ends within 50 ms and every verdict is repeatable. Thread-safe.
+// Nothing here throws (but bad_alloc), waits, or keeps state; work is counted, not timed (Budget), so any
+// input ends within 50 ms and every verdict is repeatable. Thread-safe.
 #pragma once
 #include "canonical.h"
 #include "parse.h"
@@ -64,7 +66,8 @@ struct Answer {
 };
 inline std::string_view without_open_box(std::string_view s) {
     for (std::string_view box : {"\\\\boxed{", "\\boxed{"})
-        if (starts(s, box) && find_boxes(s, false).empty()) s.remove_prefix(box.size());
+        if (starts(s, box) && s.size() > box.size() && find_boxes(s, false).empty())
+            s.remove_prefix(box.size());
     return s;
 }
 inline void read(std::string_view text, Answer& out) {
@@ -111,7 +114,9 @@ inline Verdict compare(const Answer& gold, const Answer& pred, const Options& op
 // relation, not among numbers ("probably 5", "72, which is the total").
 inline bool is_value(const Tree& t) {
     if (!t.read) return false;
-    auto wordless = [&](int n) { return !any_node(t, n, [](const Node& node) { return node.kind == Kind::text; }); };
+    auto wordless = [&](int n) {
+        return !any_node(t, n, [](const Node& node) { return node.kind == Kind::text; });
+    };
     auto one = [&](int n) {
         if (t[n].kind != Kind::relation) return wordless(n);
         for (int k = 1; k < t[n].count; k++)
@@ -136,7 +141,9 @@ inline std::string canonical(const Answer& a) {
     }
     if (!out.empty()) return out;
     if (a.lexed && a.tokens.size() < 200) {
-        for (const Token& t : a.tokens) out += t.s.empty() ? std::string(1, char('A' + int(t.kind) % 26)) + char('0' + t.id) : t.s, out += ' ';
+        for (const Token& t : a.tokens)
+            out += t.s.empty() ? std::string(1, char('A' + int(t.kind) % 26)) + char('0' + t.id) : t.s,
+                out += ' ';
     } else {
         out = std::string(a.raw.substr(0, 200));
     }
@@ -161,7 +168,8 @@ inline Options options_for(Mode mode) {
 
 namespace detail {
 
-inline void grade(const Answer& answer, const std::vector<std::string>& golds, const Options& options, const char* found, Grade& out) {
+inline void grade(const Answer& answer, const std::vector<std::string>& golds, const Options& options,
+                  const char* found, Grade& out) {
     out.answer = std::string(answer.raw);
     if (answer.raw.empty()) {
         out.why = "empty answer";
@@ -173,14 +181,16 @@ inline void grade(const Answer& answer, const std::vector<std::string>& golds, c
         read(text, gold);
         const char* why;
         Verdict v = compare(gold, answer, options, why);
-        if (v == Verdict::equal || out.verdict == Verdict::unparsed) out.verdict = v, out.why = std::string(found) + ", " + why;
+        if (v == Verdict::equal || out.verdict == Verdict::unparsed)
+            out.verdict = v, out.why = std::string(found) + ", " + why;
         if (v == Verdict::equal) return;
     }
 }
 
 }  // namespace detail
 
-// Grades a completion (never a prompt) against golds, any of which counts. In rl mode only a closed box counts.
+// Grades a completion (never a prompt) against golds, any of which counts. In rl mode only a closed box
+// counts.
 inline Grade grade(const std::string& completion, const std::vector<std::string>& golds, Mode mode) {
     Grade out;
     Extraction found = extract(completion, mode);

@@ -5,8 +5,8 @@
 //             equal values of different expressions have probability 2^-120
 //   Ball<N>   complex numbers of 64 N bits with an error bound: everything else
 //
-// Symbols take the same value on both sides of a comparison, chosen by their name and the number of the point.
-// An expression without a value there (1/0, a tower of powers, a matrix inside a sum) is not ok.
+// Symbols take the same value on both sides of a comparison, chosen by their name and the number of the
+// point. An expression without a value there (1/0, a tower of powers, a matrix inside a sum) is not ok.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -23,7 +23,8 @@ struct Reading {
     bool drop_marks = false;  // % and degree signs do not count
     bool log_ten = false;     // log without a base is to base 10, not e
     int point = 0;
-    std::string_view renamed, to;  // the symbol `renamed` counts as `to`: the x of f(x) is a name of no importance
+    std::string_view renamed,
+        to;  // the symbol `renamed` counts as `to`: the x of f(x) is a name of no importance
 };
 
 // Points: 0 to 2 positive (below 1, 1 to 3, 3 to 100), 3 and 4 of either sign, from 5 on integers 2 to 40.
@@ -55,7 +56,9 @@ struct Residues {
         bool ok = true;
     };
     static constexpr bool exact = false, numeric = false;
-    static uint64_t times(uint64_t a, uint64_t b, int k) { return uint64_t((unsigned __int128)a * b % prime[k]); }
+    static uint64_t times(uint64_t a, uint64_t b, int k) {
+        return uint64_t((unsigned __int128)a * b % prime[k]);
+    }
     static uint64_t power(uint64_t a, uint64_t e, int k) {
         uint64_t r = 1;
         for (; e; e >>= 1, a = times(a, a, k))
@@ -79,13 +82,17 @@ class Evaluator {
     Evaluator(const Reading& reading, Budget& budget) : r_(reading), t_(*reading.tree), budget_(budget) {}
 
     Value operator()(int n) {
-        if (!budget_.spend(F::numeric ? 20 : 4)) return bad();
+        if (!budget_.spend(F::numeric ? 30 : 8)) return bad();
         const Node& node = t_[n];
         switch (node.kind) {
-            case Kind::number: return from(t_.number_of(n).value);
-            case Kind::long_number: return from_digits(t_.name(n));
-            case Kind::symbol: return symbol(t_.name(n));
-            case Kind::constant: return constant(Const(node.op));
+            case Kind::number:
+                return from(t_.number_of(n).value);
+            case Kind::long_number:
+                return from_digits(t_.name(n));
+            case Kind::symbol:
+                return symbol(t_.name(n));
+            case Kind::constant:
+                return constant(Const(node.op));
             case Kind::add: {
                 Value sum = (*this)(t_.kid(n, 0));
                 for (int k = 1; k < node.count && ok(sum); k++) sum = add(sum, (*this)(t_.kid(n, k)));
@@ -93,21 +100,30 @@ class Evaluator {
             }
             case Kind::mul: {
                 Value product = (*this)(t_.kid(n, 0));
-                for (int k = 1; k < node.count && ok(product); k++) product = multiply(product, (*this)(t_.kid(n, k)));
+                for (int k = 1; k < node.count && ok(product); k++)
+                    product = multiply(product, (*this)(t_.kid(n, k)));
                 return product;
             }
-            case Kind::divide: return divide((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
-            case Kind::negate: return negated((*this)(t_.kid(n, 0)));
+            case Kind::divide:
+                return divide((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
+            case Kind::negate:
+                return negated((*this)(t_.kid(n, 0)));
             case Kind::plus_minus: {
                 Value v = (*this)(t_.kid(n, 0));
                 return (node.op == 1) != r_.minus ? negated(v) : v;
             }
-            case Kind::power: return power(t_.kid(n, 0), t_.kid(n, 1));
-            case Kind::root: return root((*this)(t_.kid(n, 0)), t_.kid(n, 1));
-            case Kind::function: return function(n);
-            case Kind::factorial: return factorial((*this)(t_.kid(n, 0)));
-            case Kind::binomial: return binomial((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
-            case Kind::modulo: return modulo((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
+            case Kind::power:
+                return power(t_.kid(n, 0), t_.kid(n, 1));
+            case Kind::root:
+                return root((*this)(t_.kid(n, 0)), t_.kid(n, 1));
+            case Kind::function:
+                return function(n);
+            case Kind::factorial:
+                return factorial((*this)(t_.kid(n, 0)));
+            case Kind::binomial:
+                return binomial((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
+            case Kind::modulo:
+                return modulo((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
             case Kind::percent: {
                 Value v = (*this)(t_.kid(n, 0));
                 return r_.drop_marks ? v : divide(v, integer(100));
@@ -116,17 +132,24 @@ class Evaluator {
                 Value v = (*this)(t_.kid(n, 0));
                 return r_.drop_marks ? v : divide(multiply(v, constant(Const::pi)), integer(180));
             }
-            case Kind::unit: return (*this)(t_.kid(n, 0));
-            case Kind::text: return symbol(t_.name(n));
-            case Kind::opaque: return opaque(n);
-            case Kind::big_sum: return big_sum(n);
-            default: return bad();
+            case Kind::unit:
+                return (*this)(t_.kid(n, 0));
+            case Kind::text:
+                return symbol(t_.name(n));
+            case Kind::opaque:
+                return opaque(n);
+            case Kind::big_sum:
+                return big_sum(n);
+            default:
+                return bad();
         }
     }
 
     static bool ok(const Value& v) {
-        if constexpr (F::numeric) return !v.bad();
-        else return v.ok;
+        if constexpr (F::numeric)
+            return !v.bad();
+        else
+            return v.ok;
     }
     static Value bad() {
         if constexpr (F::numeric) {
@@ -167,7 +190,8 @@ class Evaluator {
             Value v;
             for (int k = 0; k < 2; k++) {
                 v.v[k] = q.num.residue(F::prime[k]);
-                if (!q.integer()) v.v[k] = F::times(v.v[k], F::power(q.den.residue(F::prime[k]), F::prime[k] - 2, k), k);
+                if (!q.integer())
+                    v.v[k] = F::times(v.v[k], F::power(q.den.residue(F::prime[k]), F::prime[k] - 2, k), k);
             }
             return v;
         }
@@ -233,11 +257,16 @@ class Evaluator {
             return bad();
         } else if constexpr (F::numeric) {
             double u = double(h >> 20) / double(uint64_t(1) << 44), x;  // u in (0, 1)
-            if (r_.point >= real_points) x = double(2 + h % 39);
-            else if (r_.point == 0) x = 0.05 + 0.9 * u;
-            else if (r_.point == 1) x = 1.05 + 1.9 * u;
-            else if (r_.point == 2) x = 3 + 97 * u;
-            else x = 6 * u - 3;
+            if (r_.point >= real_points)
+                x = double(2 + h % 39);
+            else if (r_.point == 0)
+                x = 0.05 + 0.9 * u;
+            else if (r_.point == 1)
+                x = 1.05 + 1.9 * u;
+            else if (r_.point == 2)
+                x = 3 + 97 * u;
+            else
+                x = 6 * u - 3;
             return {Value::R::from_double(x), {}};
         } else {
             Value v;
@@ -313,7 +342,8 @@ class Evaluator {
         bool rational = exact(exponent_node, e);
         if constexpr (F::numeric) {
             const Node& b = t_[base_node];
-            if (b.kind == Kind::constant && b.op == uint8_t(Const::e)) return budget_.spend(1500), verifier::exp((*this)(exponent_node));
+            if (b.kind == Kind::constant && b.op == uint8_t(Const::e))
+                return budget_.spend(1500), verifier::exp((*this)(exponent_node));
         }
         Value base = (*this)(base_node);
         if (!ok(base)) return base;
@@ -332,7 +362,10 @@ class Evaluator {
                 Value out;
                 for (int i = 0; i < 2; i++) {
                     int64_t order = int64_t(F::prime[i]) - 1, reduced = k % order;
-                    out.v[i] = k && !base.v[i] ? 0 : F::power(base.v[i], uint64_t(reduced < 0 ? reduced + order : reduced), i);
+                    out.v[i] =
+                        k && !base.v[i]
+                            ? 0
+                            : F::power(base.v[i], uint64_t(reduced < 0 ? reduced + order : reduced), i);
                 }
                 return out;
             }
@@ -368,7 +401,8 @@ class Evaluator {
         return general_power(b, exponent);
     }
     Value general_power(const Value& base, const Value& exponent) {
-        if (base.may_be_zero()) return exponent.real() && !exponent.re.negative && !exponent.re.may_be_zero() ? base : bad();
+        if (base.may_be_zero())
+            return exponent.real() && !exponent.re.negative && !exponent.re.may_be_zero() ? base : bad();
         Value b = base.settled();
         if (!b.real() || b.re.negative) left_reals = true;
         return verifier::exp(exponent * verifier::log(b));
@@ -396,7 +430,8 @@ class Evaluator {
     Value root(const Value& a, int degree_node) {
         if (!ok(a)) return a;
         Rational degree;
-        bool small = exact(degree_node, degree) && degree.integer() && degree.num.is_small() && degree.num.small() > 0;
+        bool small =
+            exact(degree_node, degree) && degree.integer() && degree.num.is_small() && degree.num.small() > 0;
         if constexpr (F::exact) {
             return small ? exact_root(a, degree.num.small()) : bad();
         } else if constexpr (F::numeric) {
@@ -469,13 +504,15 @@ class Evaluator {
             if (!ok(a)) return a;
             if constexpr (F::exact) return bad();
             h = mix(h);
-            sum = add(sum, divide(integer(int64_t(h % 999983) + 3), add(a, integer(int64_t(h >> 32 & 0xffff) + 200))));
+            sum = add(sum, divide(integer(int64_t(h % 999983) + 3),
+                                  add(a, integer(int64_t(h >> 32 & 0xffff) + 200))));
         }
         if constexpr (F::exact) return bad();
         return sum;
     }
     Value big_sum(int n) {
-        int64_t from_index = index((*this)(t_.kid(n, 0)), 1000000), to = index((*this)(t_.kid(n, 1)), 1000000);
+        int64_t from_index = index((*this)(t_.kid(n, 0)), 1000000),
+                to = index((*this)(t_.kid(n, 1)), 1000000);
         if (from_index < 0 || to < 0 || to - from_index > 1000) return bad();
         bool product = t_[n].op == 1;
         Value total = integer(product);
@@ -496,31 +533,40 @@ class Evaluator {
             if (!ok(a.back())) return bad();
         }
         if (a.empty()) return bad();
-        if constexpr (F::exact) return exact_function(fn, a);
-        else if constexpr (F::numeric) return numeric_function(fn, a);
-        else return bad();
+        if constexpr (F::exact)
+            return exact_function(fn, a);
+        else if constexpr (F::numeric)
+            return numeric_function(fn, a);
+        else
+            return bad();
     }
     Value exact_function(Fn fn, std::vector<Value>& a) {
         Value out = a[0];
         BigInt whole;
         switch (fn) {
-            case Fn::abs: return out.v.num.negative() ? negated(out) : out;
-            case Fn::floor: case Fn::ceil: {
+            case Fn::abs:
+                return out.v.num.negative() ? negated(out) : out;
+            case Fn::floor:
+            case Fn::ceil: {
                 if (fn == Fn::ceil) out = negated(out);
                 if (!Rational::floor(out.v, whole, budget_)) return bad();
                 out.v = Rational{whole, 1};
                 return fn == Fn::ceil ? negated(out) : out;
             }
-            case Fn::sqrt: return exact_root(out, 2);
-            case Fn::cbrt: return exact_root(out, 3);
-            case Fn::max: case Fn::min:
+            case Fn::sqrt:
+                return exact_root(out, 2);
+            case Fn::cbrt:
+                return exact_root(out, 3);
+            case Fn::max:
+            case Fn::min:
                 for (Value& v : a) {
                     Value d = add(v, negated(out));
                     if (!d.ok) return bad();
                     if (!d.v.num.zero() && d.v.num.negative() == (fn == Fn::min)) out = v;
                 }
                 return out;
-            case Fn::gcd: case Fn::lcm:
+            case Fn::gcd:
+            case Fn::lcm:
                 for (Value& v : a) {
                     BigInt g;
                     if (!v.v.integer() || !BigInt::gcd(out.v.num, v.v.num, g, budget_)) return bad();
@@ -532,7 +578,8 @@ class Evaluator {
                     }
                 }
                 return out;
-            default: return bad();
+            default:
+                return bad();
         }
     }
     Value numeric_function(Fn fn, std::vector<Value>& a) {
@@ -554,24 +601,37 @@ class Evaluator {
             return {twice.re.scaled(-1), twice.im.scaled(-1)};
         };
         switch (fn) {
-            case Fn::sin: return sine(z, false);
-            case Fn::cos: return sine(z, true);
-            case Fn::tan: return divide(sine(z, false), sine(z, true));
-            case Fn::cot: return divide(sine(z, true), sine(z, false));
-            case Fn::sec: return divide(one, sine(z, true));
-            case Fn::csc: return divide(one, sine(z, false));
-            case Fn::sinh: return hyper(z, false);
-            case Fn::cosh: return hyper(z, true);
-            case Fn::tanh: return divide(hyper(z, false), hyper(z, true));
-            case Fn::exp: return verifier::exp(z);
-            case Fn::asin: case Fn::acos: {
+            case Fn::sin:
+                return sine(z, false);
+            case Fn::cos:
+                return sine(z, true);
+            case Fn::tan:
+                return divide(sine(z, false), sine(z, true));
+            case Fn::cot:
+                return divide(sine(z, true), sine(z, false));
+            case Fn::sec:
+                return divide(one, sine(z, true));
+            case Fn::csc:
+                return divide(one, sine(z, false));
+            case Fn::sinh:
+                return hyper(z, false);
+            case Fn::cosh:
+                return hyper(z, true);
+            case Fn::tanh:
+                return divide(hyper(z, false), hyper(z, true));
+            case Fn::exp:
+                return verifier::exp(z);
+            case Fn::asin:
+            case Fn::acos: {
                 Value other = verifier::sqrt(one - z * z);
-                if (z.real() && other.real()) return {fn == Fn::asin ? angle(Value{other.re, z.re}) : angle(Value{z.re, other.re}), {}};
+                if (z.real() && other.real())
+                    return {fn == Fn::asin ? angle(Value{other.re, z.re}) : angle(Value{z.re, other.re}), {}};
                 left_reals = true;
                 Value asin = -verifier::log(z.times_i() + other).times_i();
                 return fn == Fn::asin ? asin : Value{pi_value(R()).scaled(-1), {}} - asin;
             }
-            case Fn::atan: case Fn::acot: {
+            case Fn::atan:
+            case Fn::acot: {
                 Value v;
                 if (z.real()) {
                     v.re = verifier::atan(z.re);
@@ -581,27 +641,40 @@ class Evaluator {
                 }
                 return fn == Fn::atan ? v : Value{pi_value(R()).scaled(-1), {}} - v;
             }
-            case Fn::asinh: return verifier::log(z + verifier::sqrt(z * z + one));
-            case Fn::acosh: return verifier::log(z + verifier::sqrt(z * z - one));
+            case Fn::asinh:
+                return verifier::log(z + verifier::sqrt(z * z + one));
+            case Fn::acosh:
+                return verifier::log(z + verifier::sqrt(z * z - one));
             case Fn::atanh: {
                 Value w = verifier::log(divide(one + z, one - z));
                 return {w.re.scaled(-1), w.im.scaled(-1)};
             }
-            case Fn::ln: case Fn::log: case Fn::lg: {
+            case Fn::ln:
+            case Fn::log:
+            case Fn::lg: {
                 if (!z.real() || z.re.negative) left_reals = true;
                 if (z.may_be_zero()) return bad();
                 Value v = verifier::log(z);
                 if (a.size() > 1) return divide(v, verifier::log(a[1]));
                 return fn != Fn::ln && r_.log_ten ? divide(v, verifier::log(integer(10))) : v;
             }
-            case Fn::sqrt: case Fn::cbrt: return rational_power(z, Rational{1, fn == Fn::sqrt ? 2 : 3});
-            case Fn::abs: return {magnitude(z), {}};
-            case Fn::re: return {z.re, {}};
-            case Fn::im: return {z.im, {}};
-            case Fn::arg: return {angle(z.settled()), {}};
-            case Fn::floor: return z.real() ? Value{z.re.floor(), {}} : bad();
-            case Fn::ceil: return z.real() ? Value{-(-z.re).floor(), {}} : bad();
-            case Fn::max: case Fn::min: {
+            case Fn::sqrt:
+            case Fn::cbrt:
+                return rational_power(z, Rational{1, fn == Fn::sqrt ? 2 : 3});
+            case Fn::abs:
+                return {magnitude(z), {}};
+            case Fn::re:
+                return {z.re, {}};
+            case Fn::im:
+                return {z.im, {}};
+            case Fn::arg:
+                return {angle(z.settled()), {}};
+            case Fn::floor:
+                return z.real() ? Value{z.re.floor(), {}} : bad();
+            case Fn::ceil:
+                return z.real() ? Value{-(-z.re).floor(), {}} : bad();
+            case Fn::max:
+            case Fn::min: {
                 Value best = z;
                 for (const Value& v : a) {
                     if (!v.real()) return bad();
@@ -610,7 +683,8 @@ class Evaluator {
                 }
                 return best;
             }
-            default: return bad();
+            default:
+                return bad();
         }
     }
 };

@@ -1,11 +1,13 @@
 // extract.h: finds the answer in a model's output. It never looks at a prompt, and it does not parse.
 //
 // rl: the last balanced \boxed{} or \fbox{} after the last closing think tag, and nothing else; a short guess
-//     in running text, an unclosed box or unclosed thinking earns nothing. Neighbouring boxes joined by "and",
-//     "or", a comma or \quad are one list; a box after other words replaces those before it (a retraction).
-// lenient: for evaluation, reported apart. Where there is no box: <answer> tags, "####", "answer is", "A:", then
-//     the last formula or number. Several readings of the found sentence are offered, most complete first; the
-//     caller takes the first that can be read, without looking at the gold.
+//     in running text, an unclosed box or unclosed thinking earns nothing. Neighbouring boxes joined by
+//     "and", "or", a comma or \quad are one list; a box after other words replaces those before it (a
+//     retraction).
+// lenient: for evaluation, reported apart. Where there is no box: <answer> tags, "####", "answer is", "A:",
+// then
+//     the last formula or number. Several readings of the found sentence are offered, most complete first;
+//     the caller takes the first that can be read, without looking at the gold.
 //
 // Every scan is linear in the text. Nothing here throws but bad_alloc.
 #pragma once
@@ -19,6 +21,10 @@ namespace verifier {
 
 enum class Mode { rl, lenient };
 
+// Longer outputs are not searched: a million-digit answer fits, and every output is done within milliseconds.
+// Where there is no box, the lenient search looks at the last longest_search bytes.
+constexpr size_t max_text = 1 << 20, longest_search = 1 << 17;
+
 struct Extraction {
     std::vector<std::string> candidates;  // in order of preference; empty: no answer
     bool boxed = false;                   // from a box: an equation chain must hold as a whole
@@ -27,11 +33,21 @@ struct Extraction {
 
 namespace detail {
 
-inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
-inline bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-inline char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; }
-inline bool starts(std::string_view s, std::string_view prefix) { return s.substr(0, prefix.size()) == prefix; }
+inline bool is_space(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+inline bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+inline bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+inline char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? char(c + 32) : c;
+}
+inline bool starts(std::string_view s, std::string_view prefix) {
+    return s.substr(0, prefix.size()) == prefix;
+}
 
 inline std::string_view trim(std::string_view s) {
     while (!s.empty() && is_space(s.front())) s.remove_prefix(1);
@@ -43,14 +59,23 @@ inline std::string_view trim(std::string_view s) {
 // Returns false for thinking that never ends.
 inline bool answer_part(std::string_view& text) {
     size_t closed = text.rfind("</think>"), opened = text.rfind("<think>");
-    if (opened != std::string_view::npos && (closed == std::string_view::npos || opened > closed)) return false;
+    if (opened != std::string_view::npos && (closed == std::string_view::npos || opened > closed))
+        return false;
     if (closed != std::string_view::npos) text.remove_prefix(closed + 8);
-    static constexpr std::string_view ends[] = {
-        "<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>",
-        "</s>",       "<eos>",        "<end_of_turn>", "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+    static constexpr std::string_view ends[] = {"<|im_end|>",
+                                                "<|im_start|>",
+                                                "<|endoftext|>",
+                                                "<|eot_id|>",
+                                                "<|end_of_text|>",
+                                                "</s>",
+                                                "<eos>",
+                                                "<end_of_turn>",
+                                                "<\xef\xbd\x9c"
+                                                "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
     size_t end = text.size();
     for (size_t at = text.find('<'); at < end; at = text.find('<', at + 1)) {
         bool turn_ends = false;
+        if (at + 1 == text.size() || !std::strchr("|/e\xef", text[at + 1])) continue;
         for (std::string_view token : ends) turn_ends |= starts(text.substr(at), token);
         if (turn_ends && !trim(text.substr(0, at)).empty()) end = at;
     }
@@ -59,7 +84,8 @@ inline bool answer_part(std::string_view& text) {
 }
 
 struct Box {
-    size_t open, begin, end, close;  // "\boxed{" starts at open; content [begin, end); close is past the brace
+    size_t open, begin, end,
+        close;  // "\boxed{" starts at open; content [begin, end); close is past the brace
 };
 
 // \boxed 2 and \boxed\frac12: up to a blank, a formula's end or the text's.
@@ -104,8 +130,8 @@ inline std::vector<Box> find_boxes(std::string_view text, bool bare) {
         } else if (c == '\\' || c == '\b' || (bare && c == 'b' && (!at || !is_letter(text[at - 1])))) {
             std::string_view rest = text.substr(at + (c == '\\'));
             size_t length = starts(rest, "boxed") || (c == '\b' && starts(rest.substr(1), "oxed")) ? 5
-                            : c == '\\' && starts(rest, "fbox")                                      ? 4
-                                                                                                     : 0;
+                            : c == '\\' && starts(rest, "fbox")                                    ? 4
+                                                                                                   : 0;
             if (!length || (c == '\b' && !bare)) {
                 if (c == '\\') at++;  // an escaped brace is text
                 continue;
@@ -132,10 +158,19 @@ inline bool joins(std::string_view gap) {
     if (gap.size() > 80) return false;
     bool joined = false;
     while (!(gap = trim(gap)).empty()) {
-        static constexpr std::string_view skip[] = {"$", "\\(", "\\)", "\\[", "\\]", "\\,", "\\;", "\\ ", "\\!"};
-        static constexpr std::string_view join[] = {"\\text{and}", "\\text{ and }", "\\text{or}", "\\text{ or }",
-                                                    "\\qquad",     "\\quad",        "and",        "or",
-                                                    ",",           ";",             "&"};
+        static constexpr std::string_view skip[] = {"$",   "\\(", "\\)", "\\[", "\\]",
+                                                    "\\,", "\\;", "\\ ", "\\!"};
+        static constexpr std::string_view join[] = {"\\text{and}",
+                                                    "\\text{ and }",
+                                                    "\\text{or}",
+                                                    "\\text{ or }",
+                                                    "\\qquad",
+                                                    "\\quad",
+                                                    "and",
+                                                    "or",
+                                                    ",",
+                                                    ";",
+                                                    "&"};
         bool used = false;
         for (std::string_view s : skip)
             if (!used && starts(gap, s)) gap.remove_prefix(s.size()), used = true;
@@ -151,8 +186,8 @@ inline bool joins(std::string_view gap) {
     return joined;
 }
 
-// Strips what encloses an answer: blanks, bold (also where only one end was cut off), quotes, a closing full stop
-// or comma. Formula signs stay; the lexer drops them.
+// Strips what encloses an answer: blanks, bold (also where only one end was cut off), quotes, a closing full
+// stop or comma. Formula signs stay; the lexer drops them.
 inline std::string_view unwrap(std::string_view s) {
     for (size_t before = s.size() + 1; before != s.size();) {
         before = s.size();
@@ -161,7 +196,8 @@ inline std::string_view unwrap(std::string_view s) {
         bool thin_space = s.size() > 1 && s[s.size() - 2] == '\\';  // "\," is no comma
         if (!s.empty() && (s.back() == '.' || s.back() == ',') && !thin_space) s.remove_suffix(1);
         for (std::string_view mark : {"**", "__", "\"", "`"}) {
-            bool front = starts(s, mark), back = s.size() >= 2 * mark.size() && s.substr(s.size() - mark.size()) == mark;
+            bool front = starts(s, mark),
+                 back = s.size() >= 2 * mark.size() && s.substr(s.size() - mark.size()) == mark;
             if (!front && !back) continue;
             bool alone = s.find(mark) == s.rfind(mark);
             if (front && (back || alone)) s.remove_prefix(mark.size());
@@ -174,17 +210,15 @@ inline std::string_view unwrap(std::string_view s) {
 // The last formula $..$, $$..$$, \(..\) or \[..\] of a text as [begin, end) of its content. A dollar sign
 // that is money ("$80,000 and $120") does not open one: blanks must match on both sides, no digit may follow.
 inline bool last_formula(std::string_view text, size_t& begin, size_t& end) {
-    bool found = false;
+    bool found = false, unclosed[2] = {false, false};
     for (size_t at = 0; at < text.size(); at++) {
         if (text[at] == '\\' && at + 1 < text.size()) {
             char c = text[at + 1];
-            if (c == '(' || c == '[') {
-                size_t close = text.find(c == '(' ? "\\)" : "\\]", at + 2);
-                if (close == std::string_view::npos) {
-                    at++;
-                    continue;
-                }
-                begin = at + 2, end = close, found = true, at = close;
+            bool square = c == '[';
+            if ((c == '(' || square) && !unclosed[square]) {
+                size_t close = text.find(square ? "\\]" : "\\)", at + 2);
+                unclosed[square] = close == std::string_view::npos;
+                if (!unclosed[square]) begin = at + 2, end = close, found = true, at = close;
             }
             at++;
         } else if (text[at] == '$') {
@@ -213,22 +247,27 @@ inline bool last_number(std::string_view text, size_t& begin, size_t& end) {
     auto part = [&](size_t i) {
         char c = text[i];
         if (is_digit(c)) return true;
-        bool digit_before = i && is_digit(text[i - 1]), digit_after = i + 1 < text.size() && is_digit(text[i + 1]);
+        bool digit_before = i && is_digit(text[i - 1]),
+             digit_after = i + 1 < text.size() && is_digit(text[i + 1]);
         if (c == '.') return digit_after;
         return (c == ',' || c == '/') && digit_before && digit_after;
     };
     while (begin && part(begin - 1)) begin--;
     if (begin && text[begin - 1] == '$') begin--;
-    bool unary = begin && text[begin - 1] == '-' && (begin < 2 || !(is_digit(text[begin - 2]) || is_letter(text[begin - 2])));
+    bool unary = begin && text[begin - 1] == '-' &&
+                 (begin < 2 || !(is_digit(text[begin - 2]) || is_letter(text[begin - 2])));
     if (unary) begin--;
     size_t sign = end;
     while (sign < text.size() && (text[sign] == ' ' || text[sign] == '\\')) sign++;
-    if (sign < text.size() && text[sign] == '%') end = sign + 1;
-    else if (starts(text.substr(sign), "\xcf\x80") || starts(text.substr(sign), "pi")) end = sign + 2;
+    if (sign < text.size() && text[sign] == '%')
+        end = sign + 1;
+    else if (starts(text.substr(sign), "\xcf\x80") || starts(text.substr(sign), "pi"))
+        end = sign + 2;
     return true;
 }
 
-// Where the sentence that starts at `text` ends: at a line's end, or a full stop before a blank, outside formulas.
+// Where the sentence that starts at `text` ends: at a line's end, or a full stop before a blank, outside
+// formulas.
 inline std::string_view sentence(std::string_view text) {
     while (!text.empty() && (is_space(text.front()) || text.front() == ':')) text.remove_prefix(1);
     bool display = starts(text, "\\[") || starts(text, "$$");
@@ -246,34 +285,42 @@ inline std::string_view sentence(std::string_view text) {
         if (c == '.' && at + 1 < text.size() && is_space(text[at + 1]) && !formula) break;
         if (c == '<' && at + 1 < text.size() && (text[at + 1] == '/' || text[at + 1] == '|')) break;
     }
-    return text.substr(0, std::min(at, text.size()));
+    return text.substr(0, std::min({at, text.size(), size_t(20000)}));
 }
 
 // The readings of a sentence that may state the answer, most complete first. `states` says that it does ("the
-// answer is ..."): then it counts as a whole, and may be words; otherwise only what follows its verb, with a sign
-// of mathematics in it.
+// answer is ..."): then it counts as a whole, and may be words; otherwise only what follows its verb, with a
+// sign of mathematics in it.
 inline void offer(std::string_view s, bool states, std::vector<std::string>& out) {
     auto add = [&](std::string_view candidate) {
         candidate = unwrap(candidate);
-        if (candidate.empty() || candidate.size() > 20000 || (!out.empty() && out.back() == candidate)) return;
-        if (states || candidate.find_first_of("0123456789\\=<>^") != std::string_view::npos) out.emplace_back(candidate);
+        if (candidate.empty() || candidate.size() > 20000 || (!out.empty() && out.back() == candidate))
+            return;
+        if (states || candidate.find_first_of("0123456789\\=<>^") != std::string_view::npos)
+            out.emplace_back(candidate);
     };
     s = unwrap(s);
     if (states) add(s);
-    size_t bold = s.rfind("**"), bold_open = bold == std::string_view::npos || !bold ? bold : s.rfind("**", bold - 1);
-    if (bold_open != std::string_view::npos && bold_open < bold) add(s.substr(bold_open + 2, bold - bold_open - 2));
+    size_t bold = s.rfind("**"),
+           bold_open = bold == std::string_view::npos || !bold ? bold : s.rfind("**", bold - 1);
+    if (bold_open != std::string_view::npos && bold_open < bold)
+        add(s.substr(bold_open + 2, bold - bold_open - 2));
     size_t verb = std::string_view::npos;
     for (std::string_view word : {" is ", " are ", " equals ", ": "}) {
         size_t at = s.rfind(word);
-        if (at != std::string_view::npos && (verb == std::string_view::npos || at + word.size() > verb)) verb = at + word.size();
+        if (at != std::string_view::npos && (verb == std::string_view::npos || at + word.size() > verb))
+            verb = at + word.size();
     }
     size_t clause = s.find(", ");  // "72, which is the total"
     if (states && verb != std::string_view::npos && clause < verb) add(s.substr(0, clause));
     if (verb != std::string_view::npos) add(s.substr(verb));
     if (verb != std::string_view::npos) {  // "is $9$ when divided by $10$"
         std::string_view rest = trim(s.substr(verb));
-        size_t close = starts(rest, "$") ? rest.find('$', 1) : starts(rest, "\\(") ? rest.find("\\)", 2) : std::string_view::npos;
-        bool money = starts(rest, "$") && close != std::string_view::npos && close + 1 < rest.size() && is_digit(rest[close + 1]);
+        size_t close = starts(rest, "$")     ? rest.find('$', 1)
+                       : starts(rest, "\\(") ? rest.find("\\)", 2)
+                                             : std::string_view::npos;
+        bool money = starts(rest, "$") && close != std::string_view::npos && close + 1 < rest.size() &&
+                     is_digit(rest[close + 1]);
         if (close != std::string_view::npos && !money) add(rest.substr(0, close + (rest[0] == '$' ? 1 : 2)));
     }
     size_t comma = s.find(", ", verb == std::string_view::npos ? 0 : verb);
@@ -285,15 +332,16 @@ inline void offer(std::string_view s, bool states, std::vector<std::string>& out
     if (digits) add(s.substr(number, number_end - number));
 }
 
-// The last sentence of a text that has one.
+// The last sentence of a text, at most its last 4000 bytes.
 inline std::string_view last_sentence(std::string_view text) {
     text = trim(text);
+    if (text.size() > 4000) text.remove_prefix(text.size() - 4000);
     size_t line = text.rfind('\n');
     if (line != std::string_view::npos) text = trim(text.substr(line + 1));
     for (size_t at = text.size() > 2 ? text.size() - 2 : 0; at; at--) {
         if (text[at] != ' ') continue;
         size_t stop = at;  // ". ", ".$$ ", ".\] "
-        while (stop && std::strchr("$])\\", text[stop - 1])) stop--;
+        while (stop && text[stop - 1] && std::strchr("$])\\", text[stop - 1])) stop--;
         if (stop && text[stop - 1] == '.') return text.substr(at + 1);
     }
     return text;
@@ -306,20 +354,25 @@ inline size_t stated(std::string_view text, const std::string& small, size_t at)
     for (bool moved = true; moved && i < text.size();) {
         moved = false;
         std::string_view rest = std::string_view(small).substr(i);
-        bool closes = rest.size() > 2 && (starts(rest, "**") || starts(rest, "__")) && is_space(rest[2]);  // "**Answer:** 42"
-        if (closes) i += 2, moved = true;
-        else if (is_space(rest[0]) || (!sign && (rest[0] == '*' || rest[0] == '_'))) i++, moved = true;
+        bool closes = rest.size() > 2 && (starts(rest, "**") || starts(rest, "__")) &&
+                      is_space(rest[2]);  // "**Answer:** 42"
+        if (closes)
+            i += 2, moved = true;
+        else if (is_space(rest[0]) || (!sign && (rest[0] == '*' || rest[0] == '_')))
+            i++, moved = true;
         if (rest[0] == ':' || rest[0] == '=') i++, moved = sign = true;
         if (starts(rest, "is ") || starts(rest, "is:")) i += 2, moved = sign = true;
         if (starts(rest, "are ")) i += 3, moved = sign = true;
         if (rest[0] == '\n' && final) sign = true;
     }
     if (i >= text.size()) return std::string_view::npos;
-    bool formula = text[i] == '$' || (text[i] == '\\' && i + 1 < text.size() && (text[i + 1] == '[' || text[i + 1] == '('));
+    bool formula = text[i] == '$' ||
+                   (text[i] == '\\' && i + 1 < text.size() && (text[i + 1] == '[' || text[i + 1] == '('));
     return sign || formula ? i : std::string_view::npos;
 }
 
 inline void extract_lenient(std::string_view text, Extraction& out) {
+    if (text.size() > longest_search) text.remove_prefix(text.size() - longest_search);
     std::string small(text);
     for (char& c : small) c = lower(c);
     size_t best = std::string_view::npos, start = 0;
@@ -330,7 +383,8 @@ inline void extract_lenient(std::string_view text, Extraction& out) {
     size_t tag = small.rfind("<answer>");
     if (tag != std::string::npos) offer_start(tag, tag + 8, "answer tag");
     size_t hashes = small.rfind("####");
-    if (hashes != std::string::npos && !trim(text.substr(hashes + 4)).empty()) offer_start(hashes, hashes + 4, "after ####");
+    if (hashes != std::string::npos && !trim(text.substr(hashes + 4)).empty())
+        offer_start(hashes, hashes + 4, "after ####");
     size_t a = small.rfind("\na:");
     if (a != std::string::npos) offer_start(a, a + 3, "after A:");
     if (starts(small, "a:")) offer_start(0, 2, "after A:");
@@ -348,12 +402,16 @@ inline void extract_lenient(std::string_view text, Extraction& out) {
         if (!out.candidates.empty()) return;
     }
     std::string_view all = trim(text);
-    bool prose = all.find(" is ") != std::string_view::npos || all.find(" are ") != std::string_view::npos;
-    if (all.size() <= 200 && all.find('\n') == std::string_view::npos && !prose) out.candidates.emplace_back(unwrap(all));
+    if (all.size() <= 200 && all.find('\n') == std::string_view::npos) {
+        bool prose =
+            all.find(" is ") != std::string_view::npos || all.find(" are ") != std::string_view::npos;
+        if (!prose) out.candidates.emplace_back(unwrap(all));
+    }
     offer(last_sentence(text), false, out.candidates);
     size_t begin = 0, end = 0, number = 0, number_end = 0;
     bool formula = last_formula(text, begin, end), digits = last_number(text, number, number_end);
-    if (formula && (!digits || number < end)) out.candidates.emplace_back(unwrap(text.substr(begin, end - begin)));
+    if (formula && end - begin < 20000 && (!digits || number < end))
+        out.candidates.emplace_back(unwrap(text.substr(begin, end - begin)));
     if (digits) out.candidates.emplace_back(text.substr(number, number_end - number));
     out.why = "last formula or number";
 }
@@ -364,6 +422,10 @@ inline void extract_lenient(std::string_view text, Extraction& out) {
 inline Extraction extract(const std::string& completion, Mode mode) {
     Extraction out;
     std::string_view text = completion;
+    if (text.size() > max_text) {
+        out.why = "output too long";
+        return out;
+    }
     if (!detail::answer_part(text)) {
         out.why = "thinking never ended";
         return out;
@@ -371,10 +433,13 @@ inline Extraction extract(const std::string& completion, Mode mode) {
     std::vector<detail::Box> boxes = detail::find_boxes(text, mode == Mode::lenient);
     if (!boxes.empty()) {
         size_t first = boxes.size() - 1;
-        while (first && detail::joins(text.substr(boxes[first - 1].close, boxes[first].open - boxes[first - 1].close))) first--;
+        while (first &&
+               detail::joins(text.substr(boxes[first - 1].close, boxes[first].open - boxes[first - 1].close)))
+            first--;
         std::string answer;
         for (size_t i = first; i < boxes.size(); i++) {
-            std::string_view content = detail::trim(text.substr(boxes[i].begin, boxes[i].end - boxes[i].begin));
+            std::string_view content =
+                detail::trim(text.substr(boxes[i].begin, boxes[i].end - boxes[i].begin));
             if (i > first && content == answer) continue;
             if (i > first) answer += ", ";
             answer += content;
@@ -389,7 +454,8 @@ inline Extraction extract(const std::string& completion, Mode mode) {
         return out;
     }
     detail::extract_lenient(text, out);
-    out.candidates.erase(std::remove(out.candidates.begin(), out.candidates.end(), std::string()), out.candidates.end());
+    out.candidates.erase(std::remove(out.candidates.begin(), out.candidates.end(), std::string()),
+                         out.candidates.end());
     if (out.candidates.empty()) out.why = "no answer found";
     return out;
 }

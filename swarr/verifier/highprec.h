@@ -1,11 +1,13 @@
 // highprec.h: real and complex numbers of 64*N bits that know their own error.
 //
 // A Real is a ball: value m * 2^(exp - 64N) with m in [2^(64N-1), 2^64N), off by at most its radius. Every
-// operation bounds the error it adds, so "these two differ" is a proof, and "these two agree" means agreement to the last
-// digit that was kept; the caller confirms it with a second N. The exponent is 64 bits wide: 1/2004! and 1/2006!
-// are ordinary numbers here. What has no value (1/0, a tower of powers) is `bad`, and stays bad.
+// operation bounds the error it adds, so "these two differ" is a proof, and "these two agree" means agreement
+// to the last digit that was kept; the caller confirms it with a second N. The exponent is 64 bits wide:
+// 1/2004! and 1/2006! are ordinary numbers here. What has no value (1/0, a tower of powers) is `bad`, and
+// stays bad.
 //
-// Series follow R. Brent and P. Zimmermann, Modern Computer Arithmetic, chapter 4 (argument reduction, Taylor).
+// Series follow R. Brent and P. Zimmermann, Modern Computer Arithmetic, chapter 4 (argument reduction,
+// Taylor).
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -130,10 +132,12 @@ struct Real {
         bool lost = y.shifted_right(int(shift), moved);
         if (x.negative == y.negative) {
             unsigned __int128 carry = 0;
-            for (int i = 0; i < N; i++) carry += (unsigned __int128)x.m[i] + moved[i], out.m[i] = uint64_t(carry), carry >>= 64;
+            for (int i = 0; i < N; i++)
+                carry += (unsigned __int128)x.m[i] + moved[i], out.m[i] = uint64_t(carry), carry >>= 64;
             if (carry) {
                 lost |= out.m[0] & 1;
-                for (int i = 0; i < N; i++) out.m[i] = out.m[i] >> 1 | (i + 1 < N ? out.m[i + 1] << 63 : uint64_t(1) << 63);
+                for (int i = 0; i < N; i++)
+                    out.m[i] = out.m[i] >> 1 | (i + 1 < N ? out.m[i + 1] << 63 : uint64_t(1) << 63);
                 out.exp++;
             }
         } else {
@@ -215,7 +219,8 @@ struct Real {
         Real y = from_double(1 / d.to_double());
         for (int bits = 50; bits < 64 * N; bits *= 2) y = (y + y * (Real(1) - d * y)).without_error();
         y.negative = b.negative, y.exp -= b.exp;
-        y.err = Radius::make(16, y.exp - 64 * N) + y.size() * y.size() * b.err * slack(b);  // |1/b - 1/b'| = |b - b'| / |b b'|
+        y.err = Radius::make(16, y.exp - 64 * N) +
+                y.size() * y.size() * b.err * slack(b);  // |1/b - 1/b'| = |b - b'| / |b b'|
         return a * y;
     }
     friend Real sqrt(const Real& a) {
@@ -230,7 +235,8 @@ struct Real {
         Real d = a;
         d.exp -= 2 * half, d.err = {};  // in [1/2, 2)
         Real y = from_double(1 / std::sqrt(d.to_double()));
-        for (int bits = 50; bits < 64 * N; bits *= 2) y = (y + (y * (Real(1) - d * y * y)).scaled(-1)).without_error();
+        for (int bits = 50; bits < 64 * N; bits *= 2)
+            y = (y + (y * (Real(1) - d * y * y)).scaled(-1)).without_error();
         Real out = d * y;
         out = out + (y * (d - out * out)).scaled(-1);
         out.exp += half;
@@ -256,7 +262,8 @@ struct Real {
         Real whole = *this;
         bool fraction = false;
         for (int bit = 0; bit < 64 * N - (exp < 0 ? 0 : int(exp)); bit += 64) {
-            int low = 64 * N - (exp < 0 ? 0 : int(exp)) - bit;  // bits of this word and above that are fraction
+            int low =
+                64 * N - (exp < 0 ? 0 : int(exp)) - bit;  // bits of this word and above that are fraction
             uint64_t mask = low >= 64 ? ~uint64_t(0) : (uint64_t(1) << low) - 1;
             fraction |= (whole.m[bit / 64] & mask) != 0;
             whole.m[bit / 64] &= ~mask;
@@ -301,18 +308,24 @@ struct Real {
         }
         int rest = __builtin_clzll(m[N - 1 - words]);
         for (int i = N; i-- > 0;) {
-            uint64_t high = i - words >= 0 ? m[i - words] : 0, low = i - words - 1 >= 0 ? m[i - words - 1] : 0;
+            uint64_t high = i - words >= 0 ? m[i - words] : 0,
+                     low = i - words - 1 >= 0 ? m[i - words - 1] : 0;
             m[i] = rest ? high << rest | low >> (64 - rest) : high;
         }
         exp -= words * 64 + rest;
     }
-    // How much the error of a nonzero ball can grow by dividing by its other end: 1 + 2^-8, or 2 for a wide ball
-    // (may_be_zero() has already kept it below half the value).
-    static Radius slack(const Real& a) { return a.err.top() < a.exp - 12 ? Radius::make(257, -8) : Radius::make(2, 0); }
+    // How much the error of a nonzero ball can grow by dividing by its other end: 1 + 2^-8, or 2 for a wide
+    // ball (may_be_zero() has already kept it below half the value).
+    static Radius slack(const Real& a) {
+        return a.err.top() < a.exp - 12 ? Radius::make(257, -8) : Radius::make(2, 0);
+    }
     // Adds the error of one rounding, a unit in the last place.
     Real rounded() const { return with_error(Radius::make(1, exp - 64 * N)).checked(); }
     Real checked() const { return exp > widest || exp < -widest || err.top() > widest ? make_bad() : *this; }
 };
+
+// No series below needs a tenth of this; it only keeps a fault from becoming a hang.
+constexpr uint64_t most_terms = 2000;
 
 // pi = 16 atan(1/5) - 4 atan(1/239), ln 2 = 18 atanh(1/26) - 2 atanh(1/4801) + 8 atanh(1/8749).
 template <int N>
@@ -327,12 +340,14 @@ Real<N> inverse_series(uint64_t n, bool alternate) {
 }
 template <int N>
 const Real<N>& pi() {
-    static const Real<N> value = Real<N>(16) * inverse_series<N>(5, true) - Real<N>(4) * inverse_series<N>(239, true);
+    static const Real<N> value =
+        Real<N>(16) * inverse_series<N>(5, true) - Real<N>(4) * inverse_series<N>(239, true);
     return value;
 }
 template <int N>
 const Real<N>& ln2() {
-    static const Real<N> value = Real<N>(18) * inverse_series<N>(26, false) - Real<N>(2) * inverse_series<N>(4801, false) +
+    static const Real<N> value = Real<N>(18) * inverse_series<N>(26, false) -
+                                 Real<N>(2) * inverse_series<N>(4801, false) +
                                  Real<N>(8) * inverse_series<N>(8749, false);
     return value;
 }
@@ -347,7 +362,7 @@ Real<N> exp(const Real<N>& x) {
     if (std::fabs(estimate) > 3e16) return Real<N>::make_bad();
     int64_t k = std::llround(estimate);
     Real<N> r = (x - Real<N>(k) * ln2<N>()).scaled(-halvings), term = r, sum = r;
-    for (uint64_t n = 2; !term.zero_value() && term.exp > sum.exp - 64 * N - 4; n++) {
+    for (uint64_t n = 2; !term.zero_value() && term.exp > sum.exp - 64 * N - 4 && n < most_terms; n++) {
         term = (term * r).over(n);
         sum = sum + term;
     }
@@ -366,7 +381,7 @@ Real<N> log(const Real<N>& x) {
     // log f = y + log1p(f e^-y - 1), with y right to 50 bits.
     Real<N> y = Real<N>::from_double(std::log(f.to_double()));
     Real<N> d = f * exp(-y) - Real<N>(1), power = d, sum = d;
-    for (uint64_t n = 2; !power.zero_value() && power.exp > -64 * N - 4; n++) {
+    for (uint64_t n = 2; !power.zero_value() && power.exp > -64 * N - 4 && n < most_terms; n++) {
         power = power * d;
         sum = n % 2 ? sum + power.over(n) : sum - power.over(n);
     }
@@ -382,7 +397,7 @@ void sin_cos(const Real<N>& x, Real<N>& sine, Real<N>& cosine) {
     int64_t k = std::llround(estimate);
     Real<N> r = x - Real<N>(k) * pi<N>().scaled(-1), square = r * r;
     Real<N> s = r, c = Real<N>(1), term = r, even = Real<N>(1);
-    for (uint64_t n = 1; !even.zero_value() && even.exp > -64 * N - 4; n++) {
+    for (uint64_t n = 1; !even.zero_value() && even.exp > -64 * N - 4 && n < most_terms; n++) {
         even = (even * square).over((2 * n - 1) * 2 * n);
         c = n % 2 ? c - even : c + even;
         term = (term * square).over(2 * n * (2 * n + 1));
@@ -391,10 +406,17 @@ void sin_cos(const Real<N>& x, Real<N>& sine, Real<N>& cosine) {
     s = s.with_error(Radius::make(1, -64 * N)), c = c.with_error(Radius::make(1, -64 * N));
     if (r.exact_zero()) s = Real<N>();
     switch (k & 3) {
-        case 0: sine = s, cosine = c; break;
-        case 1: sine = c, cosine = -s; break;
-        case 2: sine = -s, cosine = -c; break;
-        default: sine = -c, cosine = s;
+        case 0:
+            sine = s, cosine = c;
+            break;
+        case 1:
+            sine = c, cosine = -s;
+            break;
+        case 2:
+            sine = -s, cosine = -c;
+            break;
+        default:
+            sine = -c, cosine = s;
     }
 }
 template <int N>
@@ -414,7 +436,7 @@ Real<N> atan(const Real<N>& x) {
         t = (x * c - s) / (c + x * s);
     }
     Real<N> square = t * t, power = t, sum = t;
-    for (uint64_t n = 3; !power.zero_value() && power.exp > -64 * N - 44; n += 2) {
+    for (uint64_t n = 3; !power.zero_value() && power.exp > -64 * N - 44 && n < most_terms; n += 2) {
         power = power * square;
         sum = n % 4 == 3 ? sum - power.over(n) : sum + power.over(n);
     }
@@ -449,7 +471,9 @@ struct Complex {
     Complex settled() const {
         Complex out = *this;
         if (!im.bad && !im.exact_zero() && im.may_be_zero() && im.err.top() < re.exp - 32 * N) out.im = R();
-        if (!re.bad && !re.exact_zero() && re.may_be_zero() && !im.may_be_zero() && re.err.top() < im.exp - 32 * N) out.re = R();
+        if (!re.bad && !re.exact_zero() && re.may_be_zero() && !im.may_be_zero() &&
+            re.err.top() < im.exp - 32 * N)
+            out.re = R();
         return out;
     }
 };

@@ -1,8 +1,9 @@
-// lex.h: an answer in LaTeX or plain notation -> tokens; all spelling variants of a sign become one token here.
+// lex.h: an answer in LaTeX or plain notation -> tokens; all spelling variants of a sign become one token
+// here.
 //
-// Dropped: spacing (\, \! \quad ~), \left \right \big, \displaystyle, styles (\mathbf, \mathrm around one letter),
-// formula signs, currency. Repaired: doubled backslashes, a form feed that was \f, unknown commands that run into
-// a letter ("\quadx"). Numbers carry their digits as written, thousands separators removed.
+// Dropped: spacing (\, \! \quad ~), \left \right \big, \displaystyle, styles (\mathbf, \mathrm around one
+// letter), formula signs, currency. Repaired: doubled backslashes, a form feed that was \f, unknown commands
+// that run into a letter ("\quadx"). Numbers carry their digits as written, thousands separators removed.
 //
 // Linear in the text; at most max_tokens tokens, beyond which the answer is not read.
 #pragma once
@@ -10,200 +11,17 @@
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "extract.h"
+#include "words.h"
 
 namespace verifier {
 
 constexpr size_t max_tokens = 6000;
-
-enum class Tok : uint8_t {
-    end, number, scale, symbol, word, constant, function, accent, big, begin_env, end_env,
-    plus, minus, pm, mp, times, divide, slash, power, sub, open, close, bracket, bracket_close, brace, brace_close,
-    set_open, set_close, bar, bar_open, bar_close, floor_open, floor_close, ceil_open, ceil_close, angle_open,
-    angle_close, relation, cup, cap, setminus, comma, semicolon, colon, conj_and, conj_or, bang, prime, percent,
-    degree, amp, row, dots, mod, frac, sqrt, binom, choose, over, empty_set, formula, skip
-};
-
-// The relations, also used by the parser's nodes.
-enum class Rel : uint8_t { eq, ne, lt, le, gt, ge, in, approx, equiv, colon_dash };
-
-enum class Const : uint8_t { pi, e, i, infinity };
-
-enum class Fn : uint8_t {
-    sin, cos, tan, cot, sec, csc, asin, acos, atan, acot, sinh, cosh, tanh, asinh, acosh, atanh, ln, log, lg, exp,
-    max, min, gcd, lcm, abs, floor, ceil, sqrt, cbrt, det, arg, re, im, sgn
-};
-
-struct Token {
-    Tok kind = Tok::end;
-    uint8_t id = 0;        // Rel, Const, Fn; 1 for "twenty" to "ninety"
-    bool space = false;    // blank before it
-    bool text = false;     // inside \text{}
-    bool separators = false;  // a number whose commas were read as thousands separators
-    std::string s;         // number: digits as written; symbol, word, accent, big, environment: its name
-};
+constexpr size_t longest_formula = 1 << 16;  // bytes; only a number may be longer
 
 namespace detail {
-
-struct Entry {
-    Tok kind;
-    uint8_t id;
-    const char* name;
-};
-
-inline Entry fn(Fn f) { return {Tok::function, uint8_t(f), nullptr}; }
-inline Entry rel(Rel r) { return {Tok::relation, uint8_t(r), nullptr}; }
-inline Entry constant(Const c) { return {Tok::constant, uint8_t(c), nullptr}; }
-inline Entry plain(Tok t, const char* name = nullptr) { return {t, 0, name}; }
-
-using Table = std::unordered_map<std::string_view, Entry>;
-
-// Words that mean the same in LaTeX ("\sin") and in plain text ("sin").
-inline const Table& shared_words() {
-    static const Table table = {
-        {"sin", fn(Fn::sin)}, {"cos", fn(Fn::cos)}, {"tan", fn(Fn::tan)}, {"cot", fn(Fn::cot)}, {"sec", fn(Fn::sec)},
-        {"csc", fn(Fn::csc)}, {"arcsin", fn(Fn::asin)}, {"arccos", fn(Fn::acos)}, {"arctan", fn(Fn::atan)},
-        {"arccot", fn(Fn::acot)}, {"sinh", fn(Fn::sinh)}, {"cosh", fn(Fn::cosh)}, {"tanh", fn(Fn::tanh)},
-        {"asin", fn(Fn::asin)}, {"acos", fn(Fn::acos)}, {"atan", fn(Fn::atan)}, {"tg", fn(Fn::tan)}, {"ctg", fn(Fn::cot)},
-        {"arctg", fn(Fn::atan)}, {"cosec", fn(Fn::csc)}, {"arcsinh", fn(Fn::asinh)}, {"arccosh", fn(Fn::acosh)},
-        {"arctanh", fn(Fn::atanh)}, {"ln", fn(Fn::ln)}, {"log", fn(Fn::log)}, {"lg", fn(Fn::lg)}, {"exp", fn(Fn::exp)},
-        {"max", fn(Fn::max)}, {"min", fn(Fn::min)}, {"gcd", fn(Fn::gcd)}, {"lcm", fn(Fn::lcm)}, {"det", fn(Fn::det)},
-        {"pi", constant(Const::pi)}, {"mod", plain(Tok::mod)},
-    };
-    return table;
-}
-
-inline const Table& plain_words() {
-    static const Table table = {
-        {"sqrt", plain(Tok::sqrt)}, {"abs", fn(Fn::abs)}, {"floor", fn(Fn::floor)}, {"ceil", fn(Fn::ceil)},
-        {"cbrt", fn(Fn::cbrt)}, {"inf", constant(Const::infinity)}, {"infinity", constant(Const::infinity)},
-        {"Infinity", constant(Const::infinity)}, {"infty", constant(Const::infinity)}, {"oo", constant(Const::infinity)},
-        {"and", plain(Tok::conj_and)}, {"or", plain(Tok::conj_or)}, {"percent", plain(Tok::percent)},
-        {"percentage", plain(Tok::percent)}, {"pct", plain(Tok::percent)}, {"degrees", plain(Tok::degree)},
-        {"degree", plain(Tok::degree)}, {"deg", plain(Tok::degree)}, {"equals", rel(Rel::eq)}, {"is", rel(Rel::eq)},
-        {"are", rel(Rel::eq)}, {"union", plain(Tok::cup)}, {"zero", plain(Tok::number, "0")}, {"one", plain(Tok::number, "1")},
-        {"two", plain(Tok::number, "2")}, {"three", plain(Tok::number, "3")}, {"four", plain(Tok::number, "4")},
-        {"five", plain(Tok::number, "5")}, {"six", plain(Tok::number, "6")}, {"seven", plain(Tok::number, "7")},
-        {"eight", plain(Tok::number, "8")}, {"nine", plain(Tok::number, "9")}, {"ten", plain(Tok::number, "10")},
-        {"eleven", plain(Tok::number, "11")}, {"twelve", plain(Tok::number, "12")}, {"thirteen", plain(Tok::number, "13")},
-        {"fourteen", plain(Tok::number, "14")}, {"fifteen", plain(Tok::number, "15")}, {"sixteen", plain(Tok::number, "16")},
-        {"seventeen", plain(Tok::number, "17")}, {"eighteen", plain(Tok::number, "18")}, {"nineteen", plain(Tok::number, "19")},
-        {"twenty", {Tok::number, 1, "20"}}, {"thirty", {Tok::number, 1, "30"}}, {"forty", {Tok::number, 1, "40"}},
-        {"fifty", {Tok::number, 1, "50"}}, {"sixty", {Tok::number, 1, "60"}}, {"seventy", {Tok::number, 1, "70"}},
-        {"eighty", {Tok::number, 1, "80"}}, {"ninety", {Tok::number, 1, "90"}}, {"hundred", plain(Tok::scale, "100")},
-        {"thousand", plain(Tok::scale, "1000")}, {"million", plain(Tok::scale, "1000000")},
-        {"billion", plain(Tok::scale, "1000000000")}, {"trillion", plain(Tok::scale, "1000000000000")},
-    };
-    return table;
-}
-
-inline const Table& commands() {
-    static const Table table = {
-        {"frac", plain(Tok::frac)}, {"dfrac", plain(Tok::frac)}, {"tfrac", plain(Tok::frac)}, {"cfrac", plain(Tok::frac)},
-        {"sqrt", plain(Tok::sqrt)}, {"binom", plain(Tok::binom)}, {"dbinom", plain(Tok::binom)}, {"tbinom", plain(Tok::binom)},
-        {"choose", plain(Tok::choose)}, {"over", plain(Tok::over)}, {"cdot", plain(Tok::times)}, {"times", plain(Tok::times)},
-        {"ast", plain(Tok::times)}, {"div", plain(Tok::divide)}, {"pm", plain(Tok::pm)}, {"mp", plain(Tok::mp)},
-        {"le", rel(Rel::le)}, {"leq", rel(Rel::le)}, {"leqslant", rel(Rel::le)}, {"leqq", rel(Rel::le)}, {"lt", rel(Rel::lt)},
-        {"ge", rel(Rel::ge)}, {"geq", rel(Rel::ge)}, {"geqslant", rel(Rel::ge)}, {"geqq", rel(Rel::ge)}, {"gt", rel(Rel::gt)},
-        {"ne", rel(Rel::ne)}, {"neq", rel(Rel::ne)}, {"in", rel(Rel::in)}, {"approx", rel(Rel::approx)},
-        {"thickapprox", rel(Rel::approx)}, {"simeq", rel(Rel::approx)}, {"sim", rel(Rel::approx)}, {"equiv", rel(Rel::equiv)},
-        {"cup", plain(Tok::cup)}, {"bigcup", plain(Tok::cup)}, {"cap", plain(Tok::cap)}, {"setminus", plain(Tok::setminus)},
-        {"backslash", plain(Tok::setminus)}, {"land", plain(Tok::conj_and)}, {"wedge", plain(Tok::conj_and)},
-        {"lor", plain(Tok::conj_or)}, {"vee", plain(Tok::conj_or)}, {"infty", constant(Const::infinity)},
-        {"lfloor", plain(Tok::floor_open)}, {"rfloor", plain(Tok::floor_close)}, {"lceil", plain(Tok::ceil_open)},
-        {"rceil", plain(Tok::ceil_close)}, {"langle", plain(Tok::angle_open)}, {"rangle", plain(Tok::angle_close)},
-        {"lvert", plain(Tok::bar_open)}, {"rvert", plain(Tok::bar_close)}, {"vert", plain(Tok::bar)}, {"mid", plain(Tok::bar)},
-        {"lVert", plain(Tok::bar_open)}, {"rVert", plain(Tok::bar_close)}, {"lbrace", plain(Tok::set_open)},
-        {"rbrace", plain(Tok::set_close)}, {"lbrack", plain(Tok::bracket)}, {"rbrack", plain(Tok::bracket_close)},
-        {"circ", plain(Tok::degree)}, {"degree", plain(Tok::degree)}, {"prime", plain(Tok::prime)}, {"bmod", plain(Tok::mod)},
-        {"pmod", plain(Tok::mod)}, {"ldots", plain(Tok::dots)}, {"dots", plain(Tok::dots)}, {"cdots", plain(Tok::dots)},
-        {"dotsc", plain(Tok::dots)}, {"dotsb", plain(Tok::dots)}, {"dotsm", plain(Tok::dots)}, {"emptyset", plain(Tok::empty_set)},
-        {"varnothing", plain(Tok::empty_set)}, {"sum", plain(Tok::big, "sum")}, {"prod", plain(Tok::big, "prod")},
-        {"int", plain(Tok::big, "int")}, {"iint", plain(Tok::big, "iint")}, {"lim", plain(Tok::big, "lim")},
-        {"overline", plain(Tok::accent, "bar")}, {"bar", plain(Tok::accent, "bar")}, {"vec", plain(Tok::accent, "vec")},
-        {"overrightarrow", plain(Tok::accent, "vec")}, {"hat", plain(Tok::accent, "hat")}, {"widehat", plain(Tok::accent, "hat")},
-        {"tilde", plain(Tok::accent, "tilde")}, {"dot", plain(Tok::accent, "dot")}, {"ddot", plain(Tok::accent, "ddot")},
-        {"underline", plain(Tok::accent, "under")}, {"operatorname", plain(Tok::accent)},
-        {"Re", fn(Fn::re)}, {"Im", fn(Fn::im)}, {"arg", fn(Fn::arg)},
-    };
-    return table;
-}
-
-// Commands without meaning for the value.
-inline bool is_spacing(std::string_view c) {
-    static constexpr std::string_view list[] = {
-        "left", "right", "big", "Big", "bigg", "Bigg", "bigl", "bigr", "Bigl", "Bigr", "biggl", "biggr", "Biggl", "Biggr",
-        "middle", "quad", "qquad", "displaystyle", "textstyle", "scriptstyle", "limits", "nolimits", "thinspace", "hfill",
-        "enspace", "medspace", "thickspace", "negthinspace", "rm", "bf", "it", "angle", "triangle", "boxed", "fbox", "Box",
-        "nonumber", "pounds", "euro", "small", "large", "bigskip", "newline", "centering", "hspace", "strut", "mathstrut"};
-    for (std::string_view s : list)
-        if (s == c) return true;
-    return false;
-}
-inline bool is_text_command(std::string_view c) {
-    static constexpr std::string_view list[] = {"text",   "textbf", "textit", "textrm", "textsf", "texttt", "textnormal",
-                                                "textup", "mbox",   "hbox",   "mathrm", "mathsf", "mathtt", "emph"};
-    for (std::string_view s : list)
-        if (s == c) return true;
-    return false;
-}
-inline bool is_style(std::string_view c) {
-    static constexpr std::string_view list[] = {"mathbf", "mathit", "mathcal", "mathscr", "mathfrak", "boldsymbol", "bm", "pmb", "mathbb", "mathnormal"};
-    for (std::string_view s : list)
-        if (s == c) return true;
-    return false;
-}
-inline bool is_greek(std::string_view c) {
-    static constexpr std::string_view list[] = {
-        "alpha", "beta", "gamma", "delta", "epsilon", "varepsilon", "zeta", "eta", "theta", "vartheta", "iota", "kappa",
-        "lambda", "mu", "nu", "xi", "rho", "varrho", "sigma", "varsigma", "tau", "upsilon", "phi", "varphi", "chi", "psi",
-        "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega", "hbar", "ell",
-        "aleph", "partial", "nabla", "odot", "star", "forall", "exists", "to", "rightarrow", "Rightarrow", "implies",
-        "mapsto", "iff", "subset", "subseteq", "cong", "perp", "parallel", "oplus", "mho", "imath", "jmath", "propto"};
-    for (std::string_view s : list)
-        if (s == c) return true;
-    return false;
-}
-
-struct Unicode {
-    const char* bytes;
-    const char* latex;
-};
-// Signs outside ASCII, as LaTeX. Commands end in a blank so that a letter may follow.
-inline const char* unicode_latex(std::string_view at, size_t& length) {
-    static constexpr Unicode table[] = {
-        {"\xe2\x88\x92", "-"}, {"\xe2\x80\x93", "-"}, {"\xe2\x80\x94", "-"}, {"\xe2\x80\x90", "-"}, {"\xe2\x80\x91", "-"},
-        {"\xc3\x97", "\\times "}, {"\xe2\x8b\x85", "\\cdot "}, {"\xc2\xb7", "\\cdot "}, {"\xe2\x88\x99", "\\cdot "},
-        {"\xc3\xb7", "\\div "}, {"\xcf\x80", "\\pi "}, {"\xe2\x88\x9a", "\\sqrt "}, {"\xe2\x88\x9e", "\\infty "},
-        {"\xe2\x89\xa4", "\\le "}, {"\xe2\x89\xa5", "\\ge "}, {"\xe2\xa9\xbd", "\\le "}, {"\xe2\xa9\xbe", "\\ge "},
-        {"\xe2\x89\xa0", "\\ne "}, {"\xe2\x89\x88", "\\approx "}, {"\xe2\x88\x88", "\\in "}, {"\xe2\x88\xaa", "\\cup "},
-        {"\xe2\x88\xa9", "\\cap "}, {"\xe2\x88\x96", "\\setminus "}, {"\xc2\xb1", "\\pm "}, {"\xe2\x88\x93", "\\mp "},
-        {"\xc2\xb0", "\\circ "}, {"\xe2\x88\x98", "\\circ "}, {"\xc2\xb2", "^2"}, {"\xc2\xb3", "^3"}, {"\xc2\xb9", "^1"},
-        {"\xe2\x81\xb0", "^0"}, {"\xe2\x81\xb4", "^4"}, {"\xe2\x81\xb5", "^5"}, {"\xe2\x81\xb6", "^6"},
-        {"\xe2\x81\xb7", "^7"}, {"\xe2\x81\xb8", "^8"}, {"\xe2\x81\xb9", "^9"}, {"\xe2\x82\x80", "_0"},
-        {"\xe2\x82\x81", "_1"}, {"\xe2\x82\x82", "_2"}, {"\xe2\x82\x83", "_3"}, {"\xe2\x82\x84", "_4"},
-        {"\xe2\x82\x85", "_5"}, {"\xe2\x82\x86", "_6"}, {"\xe2\x82\x87", "_7"}, {"\xe2\x82\x88", "_8"},
-        {"\xe2\x82\x89", "_9"}, {"\xc2\xbd", "\\frac{1}{2}"}, {"\xc2\xbc", "\\frac{1}{4}"}, {"\xc2\xbe", "\\frac{3}{4}"},
-        {"\xe2\x85\x93", "\\frac{1}{3}"}, {"\xe2\x85\x94", "\\frac{2}{3}"}, {"\xce\xb1", "\\alpha "}, {"\xce\xb2", "\\beta "},
-        {"\xce\xb3", "\\gamma "}, {"\xce\xb4", "\\delta "}, {"\xce\xb8", "\\theta "}, {"\xce\xbb", "\\lambda "},
-        {"\xce\xbc", "\\mu "}, {"\xcf\x83", "\\sigma "}, {"\xcf\x86", "\\varphi "}, {"\xcf\x89", "\\omega "},
-        {"\xe2\x84\x9d", "\\mathbb{R}"}, {"\xe2\x84\xa4", "\\mathbb{Z}"}, {"\xe2\x88\x85", "\\emptyset "},
-        {"\xe2\x8c\x8a", "\\lfloor "}, {"\xe2\x8c\x8b", "\\rfloor "}, {"\xe2\x8c\x88", "\\lceil "}, {"\xe2\x8c\x89", "\\rceil "},
-        {"\xe2\x9f\xa8", "\\langle "}, {"\xe2\x9f\xa9", "\\rangle "}, {"\xe2\x80\xa6", "\\ldots "}, {"\xe2\x80\xb2", "'"},
-        {"\xe2\x82\xac", "\\euro "}, {"\xc2\xa3", "\\pounds "}, {"\xc2\xa5", "\\pounds "}, {"\xc2\xa0", " "},
-        {"\xe2\x80\x89", " "}, {"\xe2\x80\xaf", " "}, {"\xe2\x80\x8b", ""}, {"\xef\xbc\x8c", ","}, {"\xe3\x80\x81", ","},
-        {"\xef\xbc\x9b", ";"}, {"\xef\xbc\x9a", ":"}, {"\xef\xbc\x88", "("}, {"\xef\xbc\x89", ")"}, {"\xef\xbc\x9d", "="},
-        {"\xe3\x80\x82", ""}, {"\xe2\x80\x99", "'"}, {"\xe2\x80\x98", "'"}, {"\xe2\x80\x9c", "\""}, {"\xe2\x80\x9d", "\""}};
-    for (const Unicode& u : table) {
-        length = std::strlen(u.bytes);
-        if (at.substr(0, length) == u.bytes) return u.latex;
-    }
-    length = 1;
-    return nullptr;
-}
 
 // Brings unicode, control characters and doubled backslashes to plain LaTeX. Usually nothing is to be done.
 inline std::string repair(std::string_view s) {
@@ -216,7 +34,8 @@ inline std::string repair(std::string_view s) {
         if (c == '\\' && i + 1 < s.size() && s[i + 1] == '\\') {
             if (doubled && i + 3 < s.size() && s[i + 2] == '\\' && s[i + 3] == '\\') {
                 out += "\\\\", i += 3;  // \\\\ in doubled text is a row's end
-            } else if (i + 2 < s.size() && (doubled || !environment) && (is_letter(s[i + 2]) || std::strchr("{}[]()%$,;!", s[i + 2]))) {
+            } else if (i + 2 < s.size() && (doubled || !environment) &&
+                       (is_letter(s[i + 2]) || std::strchr("{}[]()%$,;!", s[i + 2]))) {
                 out += '\\', i++;
             } else {
                 out += "\\\\", i++;
@@ -255,8 +74,8 @@ class Lexer {
     std::string_view s_;
     size_t at_ = 0;
     bool commas_separate_, space_ = false;
-    int brackets_ = 0;              // open ( [ \{ and |: a comma there separates
-    std::vector<int> text_depth_;   // brace depths at which a \text{ opened
+    int brackets_ = 0;             // open ( [ \{ and |: a comma there separates
+    std::vector<int> text_depth_;  // brace depths at which a \text{ opened
     int depth_ = 0;
 
     char peek(size_t k = 0) const { return at_ + k < s_.size() ? s_[at_ + k] : '\0'; }
@@ -295,7 +114,9 @@ class Lexer {
             return q + 3 >= s_.size() || !is_digit(s_[q + 3]);
         };
         if (first ? digits_so_far > 3 || !digits_so_far : digits_so_far != 3) return 0;
-        static constexpr std::string_view forms[] = {"{,}", "\\!,\\!", ",\\!", "\\,", "{,}\\!", ", \\!", "{ ,}", "{, }", "\\ ", "{,}\\,", " {, }"};
+        static constexpr std::string_view forms[] = {"{,}",   "\\!,\\!", ",\\!", "\\,", "{,}\\!",
+                                                     ", \\!", "{ ,}",    "{, }", "\\ ", "{,}\\,",
+                                                     " {, }", "\\!",     "\\;",  "\\:", "~"};
         for (std::string_view f : forms) {
             if (!starts(s_.substr(p), f)) continue;
             size_t q = p + f.size();
@@ -348,7 +169,8 @@ class Lexer {
             }
         }
         // 4.5e33; not 2e or 2e^x.
-        if ((peek() == 'e' || peek() == 'E') && (is_digit(peek(1)) || ((peek(1) == '-' || peek(1) == '+') && is_digit(peek(2)))) ) {
+        if ((peek() == 'e' || peek() == 'E') &&
+            (is_digit(peek(1)) || ((peek(1) == '-' || peek(1) == '+') && is_digit(peek(2))))) {
             size_t p = at_ + 1 + !is_digit(peek(1));
             while (p < s_.size() && is_digit(s_[p])) p++;
             if (p >= s_.size() || !is_letter(s_[p])) {
@@ -360,13 +182,18 @@ class Lexer {
         }
         if (digits[0] == '.') digits = "0" + digits;
         push(out, Tok::number, 0, digits).separators = separated;
+        if (starts(rest(), "x10^") || starts(rest(), " x 10^")) {  // 6.02x10^23
+            at_ += peek() == ' ' ? 3 : 1;
+            push(out, Tok::times);
+        }
     }
 
     void letters(std::vector<Token>& out) {
         size_t end = at_;
         while (end < s_.size() && is_letter(s_[end])) end++;
         std::string_view run = s_.substr(at_, end - at_);
-        if ((run == "np" || run == "math") && end + 1 < s_.size() && s_[end] == '.' && is_letter(s_[end + 1])) {  // np.arcsin
+        if ((run == "np" || run == "math") && end + 1 < s_.size() && s_[end] == '.' &&
+            is_letter(s_[end + 1])) {  // np.arcsin
             at_ = end + 1;
             return;
         }
@@ -378,11 +205,16 @@ class Lexer {
         if (run.size() > 1 && word != plain_words().end()) {
             at_ = end;
             // "forty-two", "forty two"
-            bool ones = word->second.kind == Tok::number && word->second.name[1] == '\0' && word->second.name[0] != '0';
-            bool joined = ones && !out.empty() && end - run.size() && (s_[end - run.size() - 1] == '-' || space_);
-            if (joined && out.back().kind == Tok::minus && out.size() > 1 && is_tens(out[out.size() - 2])) out.pop_back();
-            if (joined && is_tens(out.back())) out.back().s[1] = word->second.name[0];
-            else push(out, word->second);
+            bool ones = word->second.kind == Tok::number && word->second.name[1] == '\0' &&
+                        word->second.name[0] != '0';
+            bool joined =
+                ones && !out.empty() && end - run.size() && (s_[end - run.size() - 1] == '-' || space_);
+            if (joined && out.back().kind == Tok::minus && out.size() > 1 && is_tens(out[out.size() - 2]))
+                out.pop_back();
+            if (joined && is_tens(out.back()))
+                out.back().s[1] = word->second.name[0];
+            else
+                push(out, word->second);
             return;
         }
         if (function != shared_words().end()) {
@@ -393,12 +225,15 @@ class Lexer {
         for (size_t length : {size_t(3), size_t(2)}) {
             if (run.size() <= length) continue;
             std::string_view head = run.substr(0, length);
-            bool conjunction = (head == "or" || head == "and") && run[length] >= 'A' && run[length] <= 'Z' && !out.empty();
+            bool conjunction =
+                (head == "or" || head == "and") && run[length] >= 'A' && run[length] <= 'Z' && !out.empty();
             if (conjunction) {
                 push(out, head == "or" ? Tok::conj_or : Tok::conj_and), at_ += length;
                 return;
             }
-            if (run.size() == length + 1 && !in_text() && (head == "sin" || head == "cos" || head == "tan" || head == "log" || head == "ln" || head == "pi")) {
+            if (run.size() == length + 1 && !in_text() &&
+                (head == "sin" || head == "cos" || head == "tan" || head == "log" || head == "ln" ||
+                 head == "pi")) {
                 push(out, shared_words().find(head)->second), at_ += length;
                 return;
             }
@@ -410,7 +245,9 @@ class Lexer {
         }
         at_ = end;
     }
-    static bool is_tens(const Token& t) { return t.kind == Tok::number && t.id == 1 && t.s.size() == 2 && t.s[1] == '0'; }
+    static bool is_tens(const Token& t) {
+        return t.kind == Tok::number && t.id == 1 && t.s.size() == 2 && t.s[1] == '0';
+    }
     void letter(std::vector<Token>& out, std::string_view name) {
         if (name == "e") {
             push(out, Tok::constant, uint8_t(Const::e), name);
@@ -426,14 +263,32 @@ class Lexer {
         if (!is_letter(c)) {
             at_ += 2;
             switch (c) {
-                case '{': push(out, Tok::set_open), brackets_++; break;
-                case '}': push(out, Tok::set_close), brackets_ -= brackets_ > 0; break;
-                case '|': push(out, Tok::bar); break;
-                case '%': push(out, Tok::percent); break;
-                case '\\': push(out, Tok::row), skip_row_gap(); break;
-                case '(': case ')': case '[': case ']': push(out, Tok::formula); break;
-                case '\0': at_ = s_.size(); break;
-                default: space_ = true;  // \, \; \! \: \$ \& \# and a stray backslash
+                case '{':
+                    push(out, Tok::set_open), brackets_++;
+                    break;
+                case '}':
+                    push(out, Tok::set_close), brackets_ -= brackets_ > 0;
+                    break;
+                case '|':
+                    push(out, Tok::bar);
+                    break;
+                case '%':
+                    push(out, Tok::percent);
+                    break;
+                case '\\':
+                    push(out, Tok::row), skip_row_gap();
+                    break;
+                case '(':
+                case ')':
+                case '[':
+                case ']':
+                    push(out, Tok::formula);
+                    break;
+                case '\0':
+                    at_ = s_.size();
+                    break;
+                default:
+                    space_ = true;  // \, \; \! \: \$ \& \# and a stray backslash
             }
             return;
         }
@@ -454,14 +309,17 @@ class Lexer {
     }
     void skip_row_gap() {  // \\[2pt]
         if (peek() != '[') return;
-        size_t close = s_.find(']', at_);
-        if (close != std::string_view::npos && close - at_ < 10 && s_.substr(at_, close - at_).find_first_of(",(") == std::string_view::npos &&
-            (starts(s_.substr(close - 2), "pt") || starts(s_.substr(close - 2), "em") || starts(s_.substr(close - 2), "ex")))
+        size_t close = s_.substr(0, at_ + 10).find(']', at_);
+        if (close != std::string_view::npos && close - at_ > 2 &&
+            s_.substr(at_, close - at_).find_first_of(",(") == std::string_view::npos &&
+            (starts(s_.substr(close - 2), "pt") || starts(s_.substr(close - 2), "em") ||
+             starts(s_.substr(close - 2), "ex")))
             at_ = close + 1;
     }
     static bool known(std::string_view c) {
-        return commands().count(c) || shared_words().count(c) || is_spacing(c) || is_text_command(c) || is_style(c) ||
-               is_greek(c) || c == "begin" || c == "end" || c == "not" || c == "and" || c == "or" || c == "hline";
+        return commands().count(c) || shared_words().count(c) || is_spacing(c) || is_text_command(c) ||
+               is_style(c) || is_greek(c) || c == "begin" || c == "end" || c == "not" || c == "and" ||
+               c == "or" || c == "hline";
     }
     void run_command(std::vector<Token>& out, std::string_view c) {
         if (c == "left" || c == "right" || c == "bigl" || c == "bigr" || c == "Bigl" || c == "Bigr") {
@@ -482,7 +340,8 @@ class Lexer {
             return;
         }
         if (c == "operatorname") return operator_name(out);
-        if (c == "and" || c == "or") return push(out, c == "and" ? plain(Tok::conj_and) : plain(Tok::conj_or));
+        if (c == "and" || c == "or")
+            return push(out, c == "and" ? plain(Tok::conj_and) : plain(Tok::conj_or));
         if (c == "begin" || c == "end") return environment(out, c == "begin");
         if (is_text_command(c)) {
             while (is_space(peek())) at_++;
@@ -513,8 +372,8 @@ class Lexer {
     void operator_name(std::vector<Token>& out) {
         if (peek() == '*') at_++;
         while (is_space(peek())) at_++;
-        size_t close = peek() == '{' ? s_.find('}', at_) : std::string_view::npos;
-        if (close == std::string_view::npos || close - at_ > 24) return;
+        size_t close = peek() == '{' ? s_.substr(0, at_ + 24).find('}', at_) : std::string_view::npos;
+        if (close == std::string_view::npos) return;
         std::string_view name = trim(s_.substr(at_ + 1, close - at_ - 1));
         at_ = close + 1;
         if (auto it = shared_words().find(name); it != shared_words().end()) return push(out, it->second);
@@ -524,16 +383,16 @@ class Lexer {
     void environment(std::vector<Token>& out, bool begin) {
         while (is_space(peek())) at_++;
         if (peek() != '{') return;
-        size_t close = s_.find('}', at_);
-        if (close == std::string_view::npos || close - at_ > 24) return;
+        size_t close = s_.substr(0, at_ + 24).find('}', at_);
+        if (close == std::string_view::npos) return;
         std::string_view name = s_.substr(at_ + 1, close - at_ - 1);
         at_ = close + 1;
         push(out, begin ? Tok::begin_env : Tok::end_env, 0, name);
         if (begin && (name == "array" || name == "tabular")) {  // the column letters
             while (is_space(peek())) at_++;
             if (peek() == '{') {
-                close = s_.find('}', at_);
-                if (close != std::string_view::npos && close - at_ < 64) at_ = close + 1;
+                close = s_.substr(0, at_ + 64).find('}', at_);
+                if (close != std::string_view::npos) at_ = close + 1;
             }
         }
     }
@@ -543,23 +402,46 @@ class Lexer {
         at_++;
         switch (c) {
             case '+':
-                if (n == '/' && peek(1) == '-') at_ += 2, push(out, Tok::pm);
-                else if (n == '-' && in_text()) at_++, push(out, Tok::pm);
-                else push(out, Tok::plus);
+                if (n == '/' && peek(1) == '-')
+                    at_ += 2, push(out, Tok::pm);
+                else if (n == '-' && in_text())
+                    at_++, push(out, Tok::pm);
+                else
+                    push(out, Tok::plus);
                 break;
-            case '-': push(out, Tok::minus); break;
+            case '-':
+                push(out, Tok::minus);
+                break;
             case '*':
-                if (n == '*') at_++, push(out, Tok::power);
-                else push(out, Tok::times);
+                if (n == '*')
+                    at_++, push(out, Tok::power);
+                else
+                    push(out, Tok::times);
                 break;
-            case '/': push(out, Tok::slash); break;
-            case '^': push(out, Tok::power); break;
-            case '_': push(out, Tok::sub); break;
-            case '(': push(out, Tok::open), brackets_++; break;
-            case ')': push(out, Tok::close), brackets_ -= brackets_ > 0; break;
-            case '[': push(out, Tok::bracket), brackets_++; break;
-            case ']': push(out, Tok::bracket_close), brackets_ -= brackets_ > 0; break;
-            case '{': push(out, Tok::brace), depth_++; break;
+            case '/':
+                push(out, Tok::slash);
+                break;
+            case '^':
+                push(out, Tok::power);
+                break;
+            case '_':
+                push(out, Tok::sub);
+                break;
+            case '(':
+                push(out, Tok::open), brackets_++;
+                break;
+            case ')':
+                push(out, Tok::close), brackets_ -= brackets_ > 0;
+                break;
+            case '[':
+                push(out, Tok::bracket), brackets_++;
+                break;
+            case ']':
+                push(out, Tok::bracket_close), brackets_ -= brackets_ > 0;
+                break;
+            case '{':
+                push(out, Tok::brace), depth_++;
+                break;
             case '}':
                 depth_ -= depth_ > 0;
                 push(out, Tok::brace_close);
@@ -568,39 +450,71 @@ class Lexer {
                     text_depth_.pop_back();
                 }
                 break;
-            case '|': push(out, Tok::bar); break;
+            case '|':
+                push(out, Tok::bar);
+                break;
             case '=':
                 if (n == '=') at_++;
-                if (n == '<') at_++, push(out, rel(Rel::le));
-                else push(out, rel(Rel::eq));
+                if (n == '<')
+                    at_++, push(out, rel(Rel::le));
+                else
+                    push(out, rel(Rel::eq));
                 break;
             case '<':
-                if (n == '=') at_++, push(out, rel(Rel::le));
-                else if (n == '>') at_++, push(out, rel(Rel::ne));
-                else push(out, rel(Rel::lt));
+                if (n == '=')
+                    at_++, push(out, rel(Rel::le));
+                else if (n == '>')
+                    at_++, push(out, rel(Rel::ne));
+                else
+                    push(out, rel(Rel::lt));
                 break;
             case '>':
-                if (n == '=') at_++, push(out, rel(Rel::ge));
-                else push(out, rel(Rel::gt));
+                if (n == '=')
+                    at_++, push(out, rel(Rel::ge));
+                else
+                    push(out, rel(Rel::gt));
                 break;
             case '!':
                 // "x != 5" but "5!=120"
-                if (n == '=' && (space_ || at_ < 2 || is_letter(s_[at_ - 2]))) at_++, push(out, rel(Rel::ne));
-                else push(out, Tok::bang);
+                if (n == '=' && (space_ || at_ < 2 || is_letter(s_[at_ - 2])))
+                    at_++, push(out, rel(Rel::ne));
+                else
+                    push(out, Tok::bang);
                 break;
-            case ',': push(out, Tok::comma); break;
-            case ';': push(out, Tok::semicolon); break;
-            case ':': push(out, Tok::colon); break;
-            case '\'': push(out, Tok::prime); break;
-            case '%': push(out, Tok::percent); break;
-            case '&': push(out, Tok::amp); break;
-            case '$': push(out, Tok::formula); break;
+            case ',':
+                push(out, Tok::comma);
+                break;
+            case ';':
+                push(out, Tok::semicolon);
+                break;
+            case ':':
+                push(out, Tok::colon);
+                break;
+            case '\'':
+                push(out, Tok::prime);
+                break;
+            case '%':
+                push(out, Tok::percent);
+                break;
+            case '&':
+                push(out, Tok::amp);
+                break;
+            case '$':
+                push(out, Tok::formula);
+                break;
             case '.':
-                if (n == '.' && peek(1) == '.') at_ += 2, push(out, Tok::dots);
-                else space_ = true;  // a full stop
+                if (n == '.' && peek(1) == '.')
+                    at_ += 2, push(out, Tok::dots);
+                else
+                    space_ = true;  // a full stop
                 break;
-            case '"': case '`': case '#': space_ = true; break;
-            default: push(out, Tok::symbol, 0, std::string_view(&s_[at_ - 1], 1));
+            case '"':
+            case '`':
+            case '#':
+                space_ = true;
+                break;
+            default:
+                push(out, Tok::symbol, 0, std::string_view(&s_[at_ - 1], 1));
         }
     }
 };
@@ -609,7 +523,9 @@ class Lexer {
 
 // The tokens of an answer. False: too long, or nothing in it. `commas_separate` reads "1,234" as two numbers.
 inline bool lex(std::string_view text, bool commas_separate, std::vector<Token>& out) {
-    if (text.size() > (size_t(1) << 20) * 2) return false;
+    if (text.size() > max_text) return false;
+    if (text.size() > longest_formula && text.find_first_not_of("0123456789.,+- ") != std::string_view::npos)
+        return false;
     std::string repaired = detail::repair(text);
     std::vector<Token> raw;
     raw.reserve(32);

@@ -1,7 +1,8 @@
 // match.h: whether two read answers mean the same; each structure by its own rule.
 //
 // The rules (why they are so: the table of policies in compare.h)
-//   names        "x =", "x \in", "f(x) =" is dropped when the other side has none; two names must agree, except
+//   names        "x =", "x \in", "f(x) =" is dropped when the other side has none; two names must agree,
+//   except
 //                the variable of a call (f(n) = n is f(x) = x)
 //   lists, sets  any order, every element once; a set drops repetitions; \pm is two elements
 //   tuples       in order; brackets count for two elements (an interval), not for more; a vector is a tuple
@@ -24,6 +25,33 @@ class Matcher {
         bool same = matched(gold, pred);
         depth_--;
         return same;
+    }
+
+    // A union, an inequality, a set builder, \mathbb{R}, or a list of such: read as a set of reals.
+    static bool is_set_expression(const Part& p) {
+        switch (p.kind()) {
+            case Kind::unite:
+            case Kind::intersect:
+            case Kind::minus_set:
+            case Kind::builder:
+                return true;
+            case Kind::relation:
+                return is_inequality(p);
+            case Kind::symbol:
+                return p.name() == "mathbb R";
+            case Kind::add:
+                return p.kid(0).kind() == Kind::symbol && p.kid(0).name() == "mathbb R";
+            case Kind::list:
+                for (int k = 0; k < p.count(); k++) {
+                    Kind kind = p.kid(k).kind();
+                    bool interval =
+                        (*p).op == uint8_t(Join::conj_or) && (kind == Kind::tuple || kind == Kind::unite);
+                    if (!is_inequality(p.kid(k)) && !interval) return false;
+                }
+                return true;
+            default:
+                return false;
+        }
     }
 
   private:
@@ -53,10 +81,12 @@ class Matcher {
         bool expand = !gold.minus && !pred.minus && (has_plus_minus(gold) || has_plus_minus(pred));
         if (is_collection(gold) || is_collection(pred) || expand) return match_collections(gold, pred);
         Kind g = gold.kind(), p = pred.kind();
-        if (g == Kind::tuple || p == Kind::tuple || g == Kind::matrix || p == Kind::matrix) return match_ordered(gold, pred);
+        if (g == Kind::tuple || p == Kind::tuple || g == Kind::matrix || p == Kind::matrix)
+            return match_ordered(gold, pred);
         if (g == Kind::based || p == Kind::based) return match_based(gold, pred);
         if (g == Kind::ratio || p == Kind::ratio) return match_ratios(gold, pred);
-        if (g == Kind::time || p == Kind::time || g == Kind::ellipsis || p == Kind::ellipsis || g == Kind::empty_set || p == Kind::empty_set)
+        if (g == Kind::time || p == Kind::time || g == Kind::ellipsis || p == Kind::ellipsis ||
+            g == Kind::empty_set || p == Kind::empty_set)
             return g == p && (g != Kind::time || gold.name() == pred.name());
         if (g == Kind::text && p == Kind::text) return gold.name() == pred.name();
         if (p == Kind::mul && symbols(gold).empty())
@@ -76,36 +106,22 @@ class Matcher {
         if (p.count() != 2) return false;
         Part last = p.kid(1);
         if (last.kind() == Kind::power) last = last.kid(0);
-        if (last.kind() != Kind::symbol || !unit_letter(last.name()) || p.kid(0).kind() != Kind::number) return false;
+        if (last.kind() != Kind::symbol || !unit_letter(last.name()) || p.kid(0).kind() != Kind::number)
+            return false;
         p = p.kid(0);
         return true;
     }
 
-    // ---- sets of reals ---------------------------------------------------------------------------------------
+    // ---- sets of reals
 
     static bool is_inequality(const Part& p) {
         if (p.kind() != Kind::relation) return false;
         for (int k = 0; k + 1 < p.count(); k++) {
             Rel r = p.tree->relations[size_t((*p).value + k)];
-            if (r == Rel::lt || r == Rel::le || r == Rel::gt || r == Rel::ge || r == Rel::ne || r == Rel::in) return true;
+            if (r == Rel::lt || r == Rel::le || r == Rel::gt || r == Rel::ge || r == Rel::ne || r == Rel::in)
+                return true;
         }
         return false;
-    }
-    static bool is_set_expression(const Part& p) {
-        switch (p.kind()) {
-            case Kind::unite: case Kind::intersect: case Kind::minus_set: case Kind::builder: return true;
-            case Kind::relation: return is_inequality(p);
-            case Kind::symbol: return p.name() == "mathbb R";
-            case Kind::add: return p.kid(0).kind() == Kind::symbol && p.kid(0).name() == "mathbb R";
-            case Kind::list:
-                for (int k = 0; k < p.count(); k++) {
-                    Kind kind = p.kid(k).kind();
-                    bool interval = (*p).op == uint8_t(Join::conj_or) && (kind == Kind::tuple || kind == Kind::unite);
-                    if (!is_inequality(p.kid(k)) && !interval) return false;
-                }
-                return true;
-            default: return false;
-        }
     }
     bool same_solutions(const Part& gold, const Part& pred) {
         // A union, a builder or an inequality against anything that can be read as a set of reals.
@@ -116,7 +132,7 @@ class Matcher {
         return same(a, b);
     }
 
-    // ---- lists -----------------------------------------------------------------------------------------------
+    // ---- lists
 
     void flatten(const Part& p, Parts& out) {
         if (out.size() > 400) return;
@@ -138,15 +154,18 @@ class Matcher {
         if (g.size() > 400 || p.size() > 400) return false;
         // A signed tuple stays one element per sign: mark the plus ones so that they are not expanded again.
         bool ordered = contains_ellipsis(g) || contains_ellipsis(p);
-        size_t named_g = count_named(g), named_p = count_named(p);
-        if (named_g && !named_p) strip_names(g);
-        if (named_p && !named_g) strip_names(p);
-        bool keyed = (named_g && !named_p) || (named_p && !named_g);
+        std::vector<std::string> names_g = names(g), names_p = names(p);
+        bool keyed = names_g.empty() != names_p.empty();  // one side has names, the other none
+        // x_1 = 2, x_2 = 3 against x = 2 or x = 3; but a_1 = 2, a_2 = 3 against a_1 = 3, a_2 = 2 keeps its
+        // names
+        bool one_unknown = !names_g.empty() && names_g != names_p && same_stem(names_g, names_p);
+        if (keyed || one_unknown) strip_names(g), strip_names(p);
         // x = 1, y = 2 against the tuple (1, 2)
         if (keyed && (gold.kind() == Kind::tuple || pred.kind() == Kind::tuple)) {
             const Part& tuple = gold.kind() == Kind::tuple ? gold : pred;
             Parts& values = gold.kind() == Kind::tuple ? p : g;
-            if (int(values.size()) != tuple.count() || (values.size() == 2 && (*tuple).op % 4 != 0)) return false;
+            if (int(values.size()) != tuple.count() || (values.size() == 2 && (*tuple).op % 4 != 0))
+                return false;
             for (int k = 0; k < tuple.count(); k++) {
                 const Part &a = tuple.kid(k), &b = values[size_t(k)];
                 if (!(gold.kind() == Kind::tuple ? match_element(a, b) : match_element(b, a))) return false;
@@ -154,7 +173,14 @@ class Matcher {
             return true;
         }
         if (gold.kind() == Kind::set || pred.kind() == Kind::set) remove_repeats(g), remove_repeats(p);
-        if (g.size() != p.size() || (g.size() == 1 && !has_plus_minus(g[0]) && !has_plus_minus(p[0]) && !is_collection(gold) && !is_collection(pred))) return false;
+        auto either = [](const Part& list) {
+            return list.kind() == Kind::list && (*list).op == uint8_t(Join::conj_or);
+        };
+        if (either(pred)) remove_repeats(p);  // "3/4 or 0.75" is one value
+        if (either(gold)) remove_repeats(g);
+        if (g.size() != p.size() || (g.size() == 1 && !has_plus_minus(g[0]) && !has_plus_minus(p[0]) &&
+                                     !is_collection(gold) && !is_collection(pred)))
+            return false;
         std::vector<bool> used(p.size(), false);
         for (size_t i = 0; i < g.size(); i++) {
             bool found = false;
@@ -192,19 +218,26 @@ class Matcher {
         return false;
     }
 
-    // ---- names -----------------------------------------------------------------------------------------------
+    // ---- names
 
-    // What can stand on the left of "=" without being part of the answer: a symbol, words, AB, f(x), P(A), A:B,
-    // |AB|, (x, y). The variable of a call is returned apart. Empty: no name.
+    // What can stand on the left of "=" without being part of the answer: a symbol, words, AB, f(x), P(A),
+    // A:B, |AB|, (x, y). The variable of a call is returned apart. Empty: no name.
     static std::string name_of(const Part& p, std::string_view& variable) {
         switch (p.kind()) {
-            case Kind::symbol: case Kind::text: return p.name();
-            case Kind::constant: return (*p).op == uint8_t(Const::e) ? "e" : "";
+            case Kind::symbol:
+            case Kind::text:
+                return p.name();
+            case Kind::constant:
+                return (*p).op == uint8_t(Const::e) ? "e" : "";
             case Kind::opaque:
                 if (p.count() == 1 && p.kid(0).kind() == Kind::symbol) variable = p.kid(0).name();
-                return p.name()[0] == '_' ? "" : p.name() + "()" + (p.count() == 1 && variable.empty() ? spelled(p.kid(0)) : "");
+                return p.name()[0] == '_'
+                           ? ""
+                           : p.name() + "()" + (p.count() == 1 && variable.empty() ? spelled(p.kid(0)) : "");
             case Kind::mul: {
-                if (p.count() == 2 && p.kid(0).kind() == Kind::symbol && ((p.kid(1).kind() == Kind::symbol || p.kid(1).kind() == Kind::number) && (*p.kid(1)).op == in_brackets)) {
+                if (p.count() == 2 && p.kid(0).kind() == Kind::symbol &&
+                    ((p.kid(1).kind() == Kind::symbol || p.kid(1).kind() == Kind::number) &&
+                     (*p.kid(1)).op == in_brackets)) {
                     if (p.kid(1).kind() == Kind::symbol) variable = p.kid(1).name();
                     return p.kid(0).name() + "()" + (variable.empty() ? spelled(p.kid(1)) : "");
                 }
@@ -223,8 +256,10 @@ class Matcher {
                 return name;
             }
             case Kind::function:
-                return (*p).op == uint8_t(Fn::abs) && p.count() == 1 ? "|" + name_of(p.kid(0), variable) + "|" : "";
-            case Kind::ratio: case Kind::tuple: {
+                return (*p).op == uint8_t(Fn::abs) && p.count() == 1 ? "|" + name_of(p.kid(0), variable) + "|"
+                                                                     : "";
+            case Kind::ratio:
+            case Kind::tuple: {
                 std::string name = "(";
                 for (int k = 0; k < p.count(); k++) {
                     std::string_view inner;
@@ -234,7 +269,8 @@ class Matcher {
                 }
                 return name;
             }
-            default: return "";
+            default:
+                return "";
         }
     }
     static std::string spelled(const Part& p) {
@@ -256,15 +292,25 @@ class Matcher {
         if (out.name.empty() && p.count() == 2 && r == Rel::eq) {  // 5 = x
             out.name = name_of(p.kid(1), out.variable);
             out.first = 0;
-            if (!symbols(p.kid(0)).empty()) return false;
+            if (!symbols(p.kid(0)).empty() || p.kid(1).kind() == Kind::text) return false;
         }
         return !out.name.empty() && out.name != "||";
     }
-    static size_t count_named(const Parts& parts) {
-        size_t count = 0;
+    static std::vector<std::string> names(const Parts& parts) {
+        std::vector<std::string> out;
         Assignment a;
-        for (const Part& p : parts) count += assignment(p, a);
-        return count;
+        for (const Part& p : parts)
+            if (assignment(p, a)) out.push_back(a.name);
+        std::sort(out.begin(), out.end());
+        return out;
+    }
+    // Whether all are one name, but for an index.
+    static bool same_stem(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+        auto stem = [](const std::string& name) { return name.substr(0, name.find('_')); };
+        for (const auto* all : {&a, &b})
+            for (const std::string& name : *all)
+                if (stem(name) != stem(a[0])) return false;
+        return !b.empty();
     }
     void strip_names(Parts& parts) {
         Assignment a;
@@ -283,7 +329,7 @@ class Matcher {
         parts = out;
     }
 
-    // ---- relations -------------------------------------------------------------------------------------------
+    // ---- relations
 
     bool match_relations(Part gold, Part pred) {
         Assignment g, p;
@@ -293,7 +339,8 @@ class Matcher {
             if (same_links(gold, pred)) return true;
             if (gold_named && pred_named && g.name == p.name) {
                 Part gv = value(g), pv = value(p);
-                if (!g.variable.empty() && !p.variable.empty() && g.variable != p.variable) pv.renamed = p.variable, pv.to = g.variable;
+                if (!g.variable.empty() && !p.variable.empty() && g.variable != p.variable)
+                    pv.renamed = p.variable, pv.to = g.variable;
                 return chain_values(gold, g.first) && chain_values(pred, p.first) && match(gv, pv);
             }
             return false;
@@ -327,7 +374,8 @@ class Matcher {
         }
         return symbols(p).empty();
     }
-    // Whether the sides from `first` on say one value: 3 + 4 = 7, 1/3 \approx 0.333 (at the decimal's own digits).
+    // Whether the sides from `first` on say one value: 3 + 4 = 7, 1/3 \approx 0.333 (at the decimal's own
+    // digits).
     bool chain_values(const Part& p, int first) {
         if (options_.last_side) return true;
         for (int k = first; k + 1 < p.count() && first; k++)
@@ -341,7 +389,8 @@ class Matcher {
         if (match(a, b)) return true;
         bool negative;
         const Number* d = Scalars::decimal(b, negative);
-        return p.tree->relations[size_t((*p).value + k)] == Rel::approx && d && scalars_.rounds_to(a, *d, negative);
+        return p.tree->relations[size_t((*p).value + k)] == Rel::approx && d &&
+               scalars_.rounds_to(a, *d, negative);
     }
     bool match_any_side(const Part& gold, const Part& pred) {
         for (int k = pred.count() - 1; k >= 0; k--)
@@ -358,7 +407,8 @@ class Matcher {
                 Rel r = gold.tree->relations[size_t((*gold).value + k)];
                 int j = backwards ? n - 2 - k : k;
                 Rel s = pred.tree->relations[size_t((*pred).value + j)];
-                Part a = gold.kid(k), b = gold.kid(k + 1), c = pred.kid(backwards ? j + 1 : j), d = pred.kid(backwards ? j : j + 1);
+                Part a = gold.kid(k), b = gold.kid(k + 1), c = pred.kid(backwards ? j + 1 : j),
+                     d = pred.kid(backwards ? j : j + 1);
                 bool ordered = r != Rel::eq && r != Rel::ne && r != Rel::approx && r != Rel::equiv;
                 if (backwards && ordered) s = mirrored(s);
                 all = r == s && (same_difference(a, b, c, d, ordered) || (match(a, c) && match(b, d)));
@@ -366,15 +416,6 @@ class Matcher {
             if (all) return true;
         }
         return false;
-    }
-    static Rel mirrored(Rel r) {
-        switch (r) {
-            case Rel::lt: return Rel::gt;
-            case Rel::gt: return Rel::lt;
-            case Rel::le: return Rel::ge;
-            case Rel::ge: return Rel::le;
-            default: return r;
-        }
     }
     // (a - b) / (c - d) is one nonzero constant (positive, for inequalities), and not all is constant.
     bool same_difference(const Part& a, const Part& b, const Part& c, const Part& d, bool positive) {
@@ -387,16 +428,21 @@ class Matcher {
         }
         if (left != right || left.empty()) return false;
         if (!positive) {
-            uint64_t first[2][2];
+            uint64_t first[2][2] = {};
             for (int point = 0; point < 3; point++) {
-                auto va = scalars_.value<Residues>(a, true, false, point), vb = scalars_.value<Residues>(b, true, false, point);
-                auto vc = scalars_.value<Residues>(c, true, false, point), vd = scalars_.value<Residues>(d, true, false, point);
+                auto va = scalars_.value<Residues>(a, true, false, point),
+                     vb = scalars_.value<Residues>(b, true, false, point);
+                auto vc = scalars_.value<Residues>(c, true, false, point),
+                     vd = scalars_.value<Residues>(d, true, false, point);
                 if (!va.ok || !vb.ok || !vc.ok || !vd.ok) break;
                 for (int k = 0; k < 2; k++) {
-                    uint64_t p = Residues::prime[k], x = (va.v[k] + p - vb.v[k]) % p, y = (vc.v[k] + p - vd.v[k]) % p;
+                    uint64_t p = Residues::prime[k], x = (va.v[k] + p - vb.v[k]) % p,
+                             y = (vc.v[k] + p - vd.v[k]) % p;
                     if (!x || !y) return false;
-                    if (point == 0) first[k][0] = x, first[k][1] = y;
-                    else if (Residues::times(x, first[k][1], k) != Residues::times(y, first[k][0], k)) return false;
+                    if (point == 0)
+                        first[k][0] = x, first[k][1] = y;
+                    else if (Residues::times(x, first[k][1], k) != Residues::times(y, first[k][0], k))
+                        return false;
                 }
                 if (point == 2) return true;
             }
@@ -404,20 +450,25 @@ class Matcher {
         bool integers = wants_integers(a) || wants_integers(b) || wants_integers(c) || wants_integers(d);
         Complex<4> ratio;
         int met = 0;
-        for (int point = integers ? real_points : 0; point < (integers ? real_points + integer_points : real_points); point++) {
-            auto x = scalars_.value<Ball<4>>(a, true, false, point) - scalars_.value<Ball<4>>(b, true, false, point);
-            auto y = scalars_.value<Ball<4>>(c, true, false, point) - scalars_.value<Ball<4>>(d, true, false, point);
+        for (int point = integers ? real_points : 0;
+             point < (integers ? real_points + integer_points : real_points); point++) {
+            auto x = scalars_.value<Ball<4>>(a, true, false, point) -
+                     scalars_.value<Ball<4>>(b, true, false, point);
+            auto y = scalars_.value<Ball<4>>(c, true, false, point) -
+                     scalars_.value<Ball<4>>(d, true, false, point);
             if (x.bad() || y.bad()) continue;
             if (x.may_be_zero() || y.may_be_zero()) return false;
             Complex<4> q = x / y;
-            if (met++ == 0) ratio = q;
-            else if (!agree(q, ratio)) return false;
+            if (met++ == 0)
+                ratio = q;
+            else if (!agree(q, ratio))
+                return false;
             if (positive && (!q.real() || q.re.negative)) return false;
         }
         return met >= 3;
     }
 
-    // ---- tuples, matrices, and the rest ----------------------------------------------------------------------
+    // ---- tuples, matrices, and the rest
 
     static bool brackets_agree(const Node& a, const Node& b) {
         if (a.op >= angle_brackets || b.op >= angle_brackets) return a.op % 4 == 0 && b.op % 4 == 0;
@@ -427,9 +478,11 @@ class Matcher {
     }
     bool match_children(const Part& gold, const Part& pred) {
         if (gold.count() != pred.count()) return false;
-        bool forwards = true, backwards = gold.count() == 2 && gold.kind() != Kind::minus_set && gold.kind() != Kind::builder && gold.kind() != Kind::tuple;
+        bool forwards = true, backwards = gold.count() == 2 && gold.kind() != Kind::minus_set &&
+                                          gold.kind() != Kind::builder && gold.kind() != Kind::tuple;
         for (int k = 0; k < gold.count() && forwards; k++) forwards = match(gold.kid(k), pred.kid(k));
-        for (int k = 0; k < gold.count() && backwards && !forwards; k++) backwards = match(gold.kid(k), pred.kid(1 - k));
+        for (int k = 0; k < gold.count() && backwards && !forwards; k++)
+            backwards = match(gold.kid(k), pred.kid(1 - k));
         return forwards || backwards;
     }
     // Entries of a vector or matrix, row by row; `columns` 0 for a tuple, which is either way up.
@@ -439,7 +492,8 @@ class Matcher {
             for (int k = 0; k < p.count(); k++) out.push_back(p.kid(k));
             return true;
         }
-        if (p.kind() != Kind::tuple || ((*p).op != 0 && (*p).op != 3 && (*p).op != angle_brackets)) return false;
+        if (p.kind() != Kind::tuple || ((*p).op != 0 && (*p).op != 3 && (*p).op != angle_brackets))
+            return false;
         columns = 0;
         for (int k = 0; k < p.count(); k++) {  // [[1, 2], [3, 4]]
             Part row = p.kid(k);
@@ -459,7 +513,8 @@ class Matcher {
         }
         Parts g, p;
         int gold_columns, pred_columns;
-        if (!entries(gold, g, gold_columns) || !entries(pred, p, pred_columns) || g.size() != p.size()) return false;
+        if (!entries(gold, g, gold_columns) || !entries(pred, p, pred_columns) || g.size() != p.size())
+            return false;
         bool vector = (gold_columns == 0 && (pred_columns == 1 || pred_columns == int(p.size()))) ||
                       (pred_columns == 0 && (gold_columns == 1 || gold_columns == int(g.size())));
         if (!vector && gold_columns != pred_columns) return false;
@@ -469,13 +524,17 @@ class Matcher {
     }
     static std::string digits_of(const Part& p) {
         std::string s;
-        if (p.kind() == Kind::based) s = p.name();
-        else if (p.kind() == Kind::number && p.tree->number_of(p.node).value.integer() && !p.tree->number_of(p.node).digits) s = p.tree->number_of(p.node).value.num.text();
+        if (p.kind() == Kind::based)
+            s = p.name();
+        else if (p.kind() == Kind::number && p.tree->number_of(p.node).value.integer() &&
+                 !p.tree->number_of(p.node).digits)
+            s = p.tree->number_of(p.node).value.num.text();
         size_t lead = s.find_first_not_of('0');
         return lead == std::string::npos ? s : s.substr(lead);
     }
     bool match_based(const Part& gold, const Part& pred) {
-        if (gold.kind() == Kind::based && pred.kind() == Kind::based && (*gold).op != (*pred).op) return false;
+        if (gold.kind() == Kind::based && pred.kind() == Kind::based && (*gold).op != (*pred).op)
+            return false;
         std::string g = digits_of(gold), p = digits_of(pred);
         return !g.empty() && g == p;
     }
@@ -494,7 +553,8 @@ class Matcher {
             }
             return true;
         }
-        const Part &ratio = gold.kind() == Kind::ratio ? gold : pred, &other = gold.kind() == Kind::ratio ? pred : gold;
+        const Part &ratio = gold.kind() == Kind::ratio ? gold : pred,
+                   &other = gold.kind() == Kind::ratio ? pred : gold;
         if (ratio.count() != 2 || !symbols(ratio).empty() || !symbols(other).empty()) return false;
         Complex<4> a = number(ratio.kid(0)), b = number(ratio.kid(1)), q = number(other);
         if (a.bad() || b.bad() || q.bad() || b.may_be_zero()) return false;

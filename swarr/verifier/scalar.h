@@ -1,9 +1,9 @@
 // scalar.h: whether two expressions have the same value.
 //
-// Exact fractions decide where both sides are fractions of bounded size; residues modulo two primes where they
-// are larger or have symbols; otherwise both are evaluated to 256 bits with an error bound, must agree to the last
-// digit kept, and again with 384 bits. There is no tolerance. Symbols take the same values on both sides at
-// several points, and must be the same symbols.
+// Exact fractions decide where both sides are fractions of bounded size; residues modulo two primes where
+// they are larger or have symbols; otherwise both are evaluated to 256 bits with an error bound, must agree
+// to the last digit kept, and again with 384 bits. There is no tolerance. Symbols take the same values on
+// both sides at several points, and must be the same symbols.
 #pragma once
 #include "evaluate.h"
 
@@ -42,10 +42,14 @@ namespace detail {
 // The sign of an infinite expression, 0 for others.
 inline int infinite(const Part& p) {
     switch (p.kind()) {
-        case Kind::constant: return (*p).op == uint8_t(Const::infinity);
-        case Kind::negate: return -infinite(p.kid(0));
-        case Kind::plus_minus: return ((*p).op == 1) != p.minus ? -infinite(p.kid(0)) : infinite(p.kid(0));
-        default: return 0;
+        case Kind::constant:
+            return (*p).op == uint8_t(Const::infinity);
+        case Kind::negate:
+            return -infinite(p.kid(0));
+        case Kind::plus_minus:
+            return ((*p).op == 1) != p.minus ? -infinite(p.kid(0)) : infinite(p.kid(0));
+        default:
+            return 0;
     }
 }
 
@@ -80,7 +84,8 @@ bool agree(const Complex<N>& a, const Complex<N>& b) {
 // Kinds that ask for integers: a symbol in them is taken to be one.
 inline bool wants_integers(const Part& p) {
     return any_node(*p.tree, p.node, [](const Node& n) {
-        return n.kind == Kind::factorial || n.kind == Kind::binomial || n.kind == Kind::modulo || n.kind == Kind::big_sum ||
+        return n.kind == Kind::factorial || n.kind == Kind::binomial || n.kind == Kind::modulo ||
+               n.kind == Kind::big_sum ||
                (n.kind == Kind::function && (n.op == uint8_t(Fn::floor) || n.op == uint8_t(Fn::ceil)));
     });
 }
@@ -117,7 +122,8 @@ struct Scalars {
         int met = 0, needed = integers ? 3 : 2, at = -1;
         for (int point = first; point < last; point++) {
             bool left = false;
-            auto x = value<Ball<4>>(a, drop, ten, point, &left), y = value<Ball<4>>(b, drop, ten, point, &left);
+            auto x = value<Ball<4>>(a, drop, ten, point, &left),
+                 y = value<Ball<4>>(b, drop, ten, point, &left);
             if (x.bad() || y.bad()) continue;  // outside the domain of one
             if (agree(x, y)) {
                 met++, at = point;
@@ -130,7 +136,9 @@ struct Scalars {
     // Readings of marks and of log that both sides may have meant.
     bool equal(const Part& a, const Part& b) {
         auto marks = [](const Node& n) { return n.kind == Kind::percent || n.kind == Kind::degree; };
-        auto bare_log = [](const Node& n) { return n.kind == Kind::function && n.op == uint8_t(Fn::log) && n.count == 1; };
+        auto bare_log = [](const Node& n) {
+            return n.kind == Kind::function && n.op == uint8_t(Fn::log) && n.count == 1;
+        };
         bool marked = any_node(*a.tree, a.node, marks) || any_node(*b.tree, b.node, marks);
         bool logs = any_node(*a.tree, a.node, bare_log) || any_node(*b.tree, b.node, bare_log);
         for (int ten = 0; ten <= int(logs); ten++)
@@ -142,8 +150,10 @@ struct Scalars {
     static const Number* decimal(Part p, bool& negative) {
         negative = false;
         for (;;) {
-            if (p.kind() == Kind::negate) negative = !negative;
-            else if (p.kind() != Kind::unit && p.kind() != Kind::percent && p.kind() != Kind::degree) break;
+            if (p.kind() == Kind::negate)
+                negative = !negative;
+            else if (p.kind() != Kind::unit && p.kind() != Kind::percent && p.kind() != Kind::degree)
+                break;
             p = p.kid(0);
         }
         return p.kind() == Kind::number ? &p.tree->number_of(p.node) : nullptr;
@@ -167,9 +177,12 @@ struct Scalars {
         const Number *g = decimal(gold, gold_minus), *p = decimal(pred, pred_minus);
         bool gold_decimal = g && g->digits, pred_decimal = p && p->digits;
         if (gold_decimal == pred_decimal) return false;
-        if (gold_decimal) return g->digits >= 4 && g->after_point > 0 && symbols(pred).empty() && rounds_to(pred, *g, gold_minus);
+        if (gold_decimal)
+            return g->digits >= 4 && g->after_point > 0 && symbols(pred).empty() &&
+                   rounds_to(pred, *g, gold_minus);
         if (g && g->value.integer()) return false;
-        return p->after_point >= options.least_decimals && symbols(gold).empty() && rounds_to(gold, *p, pred_minus);
+        return p->after_point >= options.least_decimals && symbols(gold).empty() &&
+               rounds_to(gold, *p, pred_minus);
     }
 };
 

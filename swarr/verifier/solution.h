@@ -57,7 +57,9 @@ inline Intervals intersected(const Intervals& a, const Intervals& b) {
             int low = End::compare(x.low, y.low), high = End::compare(x.high, y.high);
             z.low = low >= 0 ? x.low : y.low, z.high = high <= 0 ? x.high : y.high;
             z.low_closed = low > 0 ? x.low_closed : low < 0 ? y.low_closed : x.low_closed && y.low_closed;
-            z.high_closed = high < 0 ? x.high_closed : high > 0 ? y.high_closed : x.high_closed && y.high_closed;
+            z.high_closed = high < 0   ? x.high_closed
+                            : high > 0 ? y.high_closed
+                                       : x.high_closed && y.high_closed;
             out.push_back(z);
         }
     return merged(out);
@@ -77,13 +79,14 @@ inline Intervals complement(const Intervals& a) {
 inline bool same(const Intervals& a, const Intervals& b) {
     if (a.size() != b.size()) return false;
     for (size_t i = 0; i < a.size(); i++)
-        if (End::compare(a[i].low, b[i].low) || End::compare(a[i].high, b[i].high) || a[i].low_closed != b[i].low_closed ||
-            a[i].high_closed != b[i].high_closed)
+        if (End::compare(a[i].low, b[i].low) || End::compare(a[i].high, b[i].high) ||
+            a[i].low_closed != b[i].low_closed || a[i].high_closed != b[i].high_closed)
             return false;
     return true;
 }
 
-// Reads solution sets. `variable` is the one symbol (or f(x)) the inequalities are about; empty for intervals.
+// Reads solution sets. `variable` is the one symbol (or f(x)) the inequalities are about; empty for
+// intervals.
 struct Solutions {
     Budget& budget;
     std::string variable;
@@ -116,20 +119,27 @@ struct Solutions {
         if (p.kind() == Kind::symbol) return p.name() == "mathbb R";
         if (p.kind() != Kind::text) return false;
         const std::string& n = p.name();
-        return n == "all real numbers" || n == "all reals" || n == "all real" || n == "real numbers" || n == "reals";
+        return n == "all real numbers" || n == "all reals" || n == "all real" || n == "real numbers" ||
+               n == "reals";
     }
     bool pieces(const Part& p, Intervals& out) {
         if (!budget.spend(200)) return false;
         switch (p.kind()) {
-            case Kind::unit: return pieces(p.kid(0), out);
-            case Kind::empty_set: return true;
-            case Kind::symbol: case Kind::text:
+            case Kind::unit:
+                return pieces(p.kid(0), out);
+            case Kind::empty_set:
+                return true;
+            case Kind::symbol:
+            case Kind::text:
                 if (is_reals(p)) out.push_back(everything());
                 return is_reals(p);
             case Kind::tuple: {
                 Interval i;
-                if (p.count() != 2 || (*p).op >= angle_brackets || !end(p.kid(0), i.low) || !end(p.kid(1), i.high)) return false;
-                i.low_closed = (*p).op & closed_left && !i.low.infinite, i.high_closed = (*p).op & closed_right && !i.high.infinite;
+                if (p.count() != 2 || (*p).op >= angle_brackets || !end(p.kid(0), i.low) ||
+                    !end(p.kid(1), i.high))
+                    return false;
+                i.low_closed = (*p).op & closed_left && !i.low.infinite,
+                i.high_closed = (*p).op & closed_right && !i.high.infinite;
                 out.push_back(i);
                 return true;
             }
@@ -137,8 +147,10 @@ struct Solutions {
                 for (int k = 0; k < p.count(); k++)
                     if (!point(p.kid(k), out)) return false;
                 return true;
-            case Kind::unite: return pieces(p.kid(0), out) && pieces(p.kid(1), out);
-            case Kind::intersect: case Kind::minus_set: {
+            case Kind::unite:
+                return pieces(p.kid(0), out) && pieces(p.kid(1), out);
+            case Kind::intersect:
+            case Kind::minus_set: {
                 Intervals a, b;
                 if (!read(p.kid(0), a) || !read(p.kid(1), b)) return false;
                 out = intersected(a, p.kind() == Kind::intersect ? b : complement(b));
@@ -156,9 +168,12 @@ struct Solutions {
                 if (head.kind() == Kind::relation) head = head.kid(0);
                 return head.kind() == Kind::symbol && pieces(p.kid(1), out);
             }
-            case Kind::list: return conditions(p, out);
-            case Kind::relation: return relation(p, out);
-            default: return false;
+            case Kind::list:
+                return conditions(p, out);
+            case Kind::relation:
+                return relation(p, out);
+            default:
+                return false;
         }
     }
     bool conditions(const Part& p, Intervals& out) {
@@ -185,38 +200,41 @@ struct Solutions {
         Real<4> at[4];
         static constexpr int64_t x[] = {0, 1, 2, 7};
         for (int k = 0; k < 4; k++) {
-            Evaluator<Ball<4>> l(reading(left, false, false), budget), r(reading(right, false, false), budget);
+            Evaluator<Ball<4>> l(reading(left, false, false), budget),
+                r(reading(right, false, false), budget);
             l.bind(v, x[k]), r.bind(v, x[k]);
             auto d = l(left.node) - r(right.node);
             if (d.bad() || !d.real()) return false;
             at[k] = d.re;
         }
         Real<4> slope = at[1] - at[0];
-        if (slope.may_be_zero() || Real<4>::compare(at[2], at[1] + slope) || Real<4>::compare(at[3], at[0] + slope * Real<4>(7))) return false;
+        if (slope.may_be_zero() || Real<4>::compare(at[2], at[1] + slope) ||
+            Real<4>::compare(at[3], at[0] + slope * Real<4>(7)))
+            return false;
         root = -at[0] / slope;
         falling = slope.negative;
         return !root.bad;
     }
-    static Rel flipped(Rel r) {
-        switch (r) {
-            case Rel::lt: return Rel::gt;
-            case Rel::gt: return Rel::lt;
-            case Rel::le: return Rel::ge;
-            case Rel::ge: return Rel::le;
-            default: return r;
-        }
-    }
     static bool half_line(Rel r, const End& at, Intervals& out) {
         Interval i = everything();
         switch (r) {
-            case Rel::lt: case Rel::le: i.high = at, i.high_closed = r == Rel::le && !at.infinite; break;
-            case Rel::gt: case Rel::ge: i.low = at, i.low_closed = r == Rel::ge && !at.infinite; break;
-            case Rel::eq: i.low = i.high = at, i.low_closed = i.high_closed = true; break;
+            case Rel::lt:
+            case Rel::le:
+                i.high = at, i.high_closed = r == Rel::le && !at.infinite;
+                break;
+            case Rel::gt:
+            case Rel::ge:
+                i.low = at, i.low_closed = r == Rel::ge && !at.infinite;
+                break;
+            case Rel::eq:
+                i.low = i.high = at, i.low_closed = i.high_closed = true;
+                break;
             case Rel::ne:
                 i.low = i.high = at, i.low_closed = i.high_closed = true;
                 out = complement({i});
                 return true;
-            default: return false;
+            default:
+                return false;
         }
         out.push_back(i);
         return true;
@@ -226,7 +244,8 @@ struct Solutions {
         if (p.kind() == Kind::symbol) return p.name();
         bool call = p.kind() == Kind::opaque && p.count() == 1 && p.kid(0).kind() == Kind::symbol;
         if (call) return p.name() + "()";
-        bool product = p.kind() == Kind::mul && p.count() == 2 && p.kid(0).kind() == Kind::symbol && p.kid(1).kind() == Kind::symbol && (*p.kid(1)).op == in_brackets;
+        bool product = p.kind() == Kind::mul && p.count() == 2 && p.kid(0).kind() == Kind::symbol &&
+                       p.kid(1).kind() == Kind::symbol && (*p.kid(1)).op == in_brackets;
         return product ? p.kid(0).name() + "()" : "";
     }
     bool about(const std::string& name) {
@@ -248,19 +267,23 @@ struct Solutions {
         End at;
         bool right_constant = symbols(right).empty(), left_constant = symbols(left).empty();
         if (right_constant == left_constant && right_constant) return false;
-        if (left_constant) return pair(right, flipped(r), left, out);
+        if (left_constant) return pair(right, mirrored(r), left, out);
         if (right_constant && end(right, at)) {
-            if (std::string name = call_name(left); !name.empty()) return about(name) && half_line(r, at, out);
-            if (left.kind() == Kind::function && (*left).op == uint8_t(Fn::abs) && !at.infinite) return absolute(left.kid(0), r, at, out);
+            if (std::string name = call_name(left); !name.empty())
+                return about(name) && half_line(r, at, out);
+            if (left.kind() == Kind::function && (*left).op == uint8_t(Fn::abs) && !at.infinite)
+                return absolute(left.kid(0), r, at, out);
         }
         std::vector<std::string_view> names = symbols(left), more = symbols(right);
         names.insert(names.end(), more.begin(), more.end());
         std::sort(names.begin(), names.end());
         names.erase(std::unique(names.begin(), names.end()), names.end());
         bool falling = false;
-        if (names.size() != 1 || !about(std::string(names[0])) || !linear(left, right, names[0], at.v, falling)) return false;
+        if (names.size() != 1 || !about(std::string(names[0])) ||
+            !linear(left, right, names[0], at.v, falling))
+            return false;
         at.infinite = 0;
-        return half_line(falling ? flipped(r) : r, at, out);
+        return half_line(falling ? mirrored(r) : r, at, out);
     }
     // |u| < c and |u| > c, for u linear in one symbol.
     bool absolute(const Part& u, Rel r, const End& c, Intervals& out) {
@@ -283,9 +306,16 @@ struct Solutions {
         bool closed = r == Rel::le || r == Rel::gt;  // > is the complement of <=
         inside.low_closed = inside.high_closed = closed;
         switch (r) {
-            case Rel::lt: case Rel::le: out.push_back(inside); return true;
-            case Rel::gt: case Rel::ge: out = complement(merged({inside})); return true;
-            default: return false;
+            case Rel::lt:
+            case Rel::le:
+                out.push_back(inside);
+                return true;
+            case Rel::gt:
+            case Rel::ge:
+                out = complement(merged({inside}));
+                return true;
+            default:
+                return false;
         }
     }
 };

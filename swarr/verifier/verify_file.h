@@ -4,9 +4,9 @@
 //      {"gold": "...", "pred": "...", "form": "text"}      an output to extract from
 //      {"gold": "...", "completion": "..."}                the same
 //      gold may be a list, any of which counts; optional "id"; "equal" or "correct" is the expected verdict
-// Out: {"id": ..., "verdict": "equal|different|unparsed", "answer": "...", "why": "..."}, one line each, in order,
-// and a summary (counts, error rates where verdicts were expected, time). Lines with "kind": "choice" or
-// "disputed": true are graded but kept out of the error rates.
+// Out: {"id": ..., "verdict": "equal|different|unparsed", "answer": "...", "why": "..."}, one line each, in
+// order, and a summary (counts, error rates where verdicts were expected, time). Lines with "kind": "choice"
+// or "disputed": true are graded but kept out of the error rates.
 #pragma once
 #include <cstdio>
 
@@ -19,10 +19,13 @@ namespace detail {
 inline std::string text_of(const Json& value, const std::string& where, const char* key) {
     if (value.is_string()) return value.get<std::string>();
     if (value.is_number()) return value.dump();
-    fail(where + ": \"" + key + "\" is " + value.type_name() + ", not text", "write the answer as a string, for example \"\\\\frac{1}{2}\"");
+    fail(where + ": \"" + key + "\" is " + value.type_name() + ", not text",
+         "write the answer as a string, for example \"\\\\frac{1}{2}\"");
 }
 inline std::vector<std::string> golds_of(const Json& row, const std::string& where) {
-    if (!row.contains("gold")) fail(where + ": no key \"gold\" (found: " + keys_found(row) + ")", "each line must be {\"gold\": ..., \"pred\": ...} or {\"gold\": ..., \"completion\": ...}");
+    if (!row.contains("gold"))
+        fail(where + ": no key \"gold\" (found: " + keys_found(row) + ")",
+             "each line must be {\"gold\": ..., \"pred\": ...} or {\"gold\": ..., \"completion\": ...}");
     const Json& gold = row["gold"];
     std::vector<std::string> out;
     if (!gold.is_array()) return {text_of(gold, where, "gold")};
@@ -53,7 +56,8 @@ inline int verify_file(const std::string& path, Mode mode, FILE* out, FILE* err)
         std::vector<std::string> golds = detail::golds_of(row, in.where());
         bool completion = row.contains("completion");
         if (!completion && !row.contains("pred"))
-            fail(in.where() + ": no key \"pred\" or \"completion\" (found: " + keys_found(row) + ")", "\"pred\" is a bare answer, \"completion\" a whole output");
+            fail(in.where() + ": no key \"pred\" or \"completion\" (found: " + keys_found(row) + ")",
+                 "\"pred\" is a bare answer, \"completion\" a whole output");
         const char* key = completion ? "completion" : "pred";
         std::string text = detail::text_of(row[key], in.where(), key);
         bool extracted = completion || (row.contains("form") && row["form"] == "text");
@@ -70,10 +74,15 @@ inline int verify_file(const std::string& path, Mode mode, FILE* out, FILE* err)
         line["why"] = g.why;
         std::fprintf(out, "%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     }
-    std::fprintf(err, "%ld pairs (%s): %ld equal, %ld different, %ld unparsed; %.1f us per pair\n", lines, mode == Mode::rl ? "rl" : "lenient",
-                 verdicts[0], verdicts[1], verdicts[2], lines ? seconds / double(lines) * 1e6 : 0);
-    if (wanted[1]) std::fprintf(err, "equal expected: %ld, missed %ld (%.2f%%)\n", wanted[1], wrong[1], 100.0 * double(wrong[1]) / double(wanted[1]));
-    if (wanted[0]) std::fprintf(err, "different expected: %ld, wrongly accepted %ld (%.2f%%)\n", wanted[0], wrong[0], 100.0 * double(wrong[0]) / double(wanted[0]));
+    std::fprintf(err, "%ld pairs (%s): %ld equal, %ld different, %ld unparsed; %.1f us per pair\n", lines,
+                 mode == Mode::rl ? "rl" : "lenient", verdicts[0], verdicts[1], verdicts[2],
+                 lines ? seconds / double(lines) * 1e6 : 0);
+    if (wanted[1])
+        std::fprintf(err, "equal expected: %ld, missed %ld (%.2f%%)\n", wanted[1], wrong[1],
+                     100.0 * double(wrong[1]) / double(wanted[1]));
+    if (wanted[0])
+        std::fprintf(err, "different expected: %ld, wrongly accepted %ld (%.2f%%)\n", wanted[0], wrong[0],
+                     100.0 * double(wrong[0]) / double(wanted[0]));
     return 0;
 }
 

@@ -294,32 +294,29 @@ void build_selp(Decoder& d, Form& f) {
     d.emit(std::move(i));
 }
 
-// slct d, a, b, c: a if c >= 0 (a NaN is not), else b.
-template <class T, class C>
+// slct d, a, b, c: a if c >= 0 (a NaN is not), else b. Flushed, a negative subnormal counts as zero.
+template <class T, class C, class Load = Plain>
 void select_sign(Warp& w, const Inst& i) {
     const T *a = w.column<T>(i.a), *b = w.column<T>(i.b);
     const C* c = w.column<C>(i.c);
-    write_lanes(w, w.column<T>(i.d), [=](int l) { return c[l] >= 0 ? a[l] : b[l]; });
+    write_lanes(w, w.column<T>(i.d), [=](int l) { return Load::load(c[l]) >= 0 ? a[l] : b[l]; });
+}
+template <class T>
+Handler select_sign_of(bool real, bool ftz) {
+    return ftz ? select_sign<T, f32, Flushed> : real ? select_sign<T, f32> : select_sign<T, s32>;
 }
 
 void build_slct(Decoder& d, Form& f) {
-    f.take("ftz");  // a subnormal and the zero of its sign: -0 >= 0 holds, -tiny does not without ftz
+    bool ftz = f.take("ftz");
     Type type = f.take_type(), selector = f.take_type();
     Inst i;
     bool real = selector == Type::F32;
-    switch (type_bytes(type)) {
-        case 2:
-            i.run = real ? select_sign<u16, f32> : select_sign<u16, s32>;
-            break;
-        case 4:
-            i.run = real ? select_sign<u32, f32> : select_sign<u32, s32>;
-            break;
-        case 8:
-            i.run = real ? select_sign<u64, f32> : select_sign<u64, s32>;
-            break;
-        default:
-            d.unknown("type", "exec/compare.cpp");
-    }
+    int bytes = type_bytes(type);
+    i.run = bytes == 2   ? select_sign_of<u16>(real, ftz)
+            : bytes == 4 ? select_sign_of<u32>(real, ftz)
+            : bytes == 8 ? select_sign_of<u64>(real, ftz)
+                         : nullptr;
+    if (!i.run || (ftz && !real)) d.unknown("type", "exec/compare.cpp");
     i.kind = Class::Compare;
     i.d = d.write(0, type);
     i.a = d.read(1, type);

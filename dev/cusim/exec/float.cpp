@@ -13,6 +13,8 @@
 
 namespace cusim {
 
+Handler exp2_handler(bool ftz);  // ex2.cpp
+
 int host_rounding(Rounding r) {
     return r == kZero ? FE_TOWARDZERO : r == kDown ? FE_DOWNWARD : r == kUp ? FE_UPWARD : FE_TONEAREST;
 }
@@ -88,9 +90,6 @@ struct Rsqrt {
     static T apply(T x) {
         return T(1.0 / __builtin_sqrt(f64(x)));
     }
-};
-struct Ex2 {
-    static f32 apply(f32 x) { return exp2_lane(x); }
 };
 struct Lg2 {
     static f32 apply(f32 x) { return f32(std::log2(f64(x))); }
@@ -314,18 +313,21 @@ void build_slow_function(Decoder& d, Form& f) {
 template <class Op>
 void build_function(Decoder& d, Form& f) {
     Type type = f.take_type();
-    if (build_half(d, f, std::is_same<Op, Ex2>::value ? "ex2" : "", type, 1)) return;
     Inst i;
-    if (type == Type::F32)
-        i.run = arithmetic<Op, f32, 1>(f, i.mode);
-    else if constexpr (!std::is_same<Op, Ex2>::value) {
-        if (type == Type::F64) i.run = arithmetic<Op, f64, 1>(f, i.mode);
-    }
+    if (type == Type::F32) i.run = arithmetic<Op, f32, 1>(f, i.mode);
+    if (type == Type::F64) i.run = arithmetic<Op, f64, 1>(f, i.mode);
     if (!i.run) d.unknown("type", "exec/float.cpp");
     i.kind = type == Type::F64 ? Class::Double : Class::Float;
     i.d = d.write(0, type);
     i.a = d.read(1, type);
     d.emit(std::move(i));
+}
+
+void build_ex2(Decoder& d, Form& f) {
+    Type type = f.take_type();
+    if (build_half(d, f, "ex2", type, 1)) return;
+    if (type != Type::F32 || !f.take("approx")) d.unknown("form", "exec/float.cpp");
+    emit_same_type(d, exp2_handler(f.take("ftz")), type, Class::Float, 1);
 }
 
 // copysign d, a, b: b's magnitude, a's sign.
@@ -351,7 +353,7 @@ void test_property(Warp& w, const Inst& i) {
                             case 3:
                                 return x != x;
                             case 4:
-                                return bool(std::isnormal(x));
+                                return x == 0 || std::isnormal(x);  // zeros count as normal
                             default:
                                 return std::fpclassify(x) == FP_SUBNORMAL;
                         }
@@ -393,7 +395,7 @@ void add_float(BuilderTable& t) {
     t["rcp"] = build_function<Rcp>;
     t["sqrt"] = build_function<Sqrt>;
     t["rsqrt"] = build_function<Rsqrt>;
-    t["ex2"] = build_function<Ex2>;
+    t["ex2"] = build_ex2;
     t["lg2"] = build_slow_function<Lg2>;
     t["sin"] = build_slow_function<Sin>;
     t["cos"] = build_slow_function<Cos>;

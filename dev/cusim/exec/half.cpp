@@ -62,11 +62,11 @@ struct Fma {
 };
 template <class H>
 struct Abs {
-    static u16 apply(u16 a, u16, u16, u8 f) { return u16(((f & kFtz) ? flush_half<H>(a) : a) & 0x7fff); }
+    static u16 apply(u16 a, u16, u16, u8) { return u16(a & 0x7fff); }
 };
 template <class H>
 struct Neg {
-    static u16 apply(u16 a, u16, u16, u8 f) { return u16(((f & kFtz) ? flush_half<H>(a) : a) ^ 0x8000); }
+    static u16 apply(u16 a, u16, u16, u8) { return u16(a ^ 0x8000); }
 };
 template <class H>
 struct Ex2 {
@@ -78,7 +78,6 @@ struct Tanh {
 };
 template <class H, bool kMax>
 u16 min_max(u16 a, u16 b, u8 f) {
-    if (f & kFtz) a = flush_half<H>(a), b = flush_half<H>(b);
     u16 sign = u16((a ^ b) & 0x8000);
     if (f & kXorSign) a &= 0x7fff, b &= 0x7fff;
     if (is_nan<H>(a) || is_nan<H>(b)) {
@@ -100,17 +99,25 @@ struct Max {
     static u16 apply(u16 a, u16 b, u16, u8 f) { return min_max<H, true>(a, b, f); }
 };
 
+// .ftz flushes sources here, results in finish().
+template <class H, class Op>
+u16 apply_flushed(u16 a, u16 b, u16 c, u8 flags) {
+    if (flags & kFtz) a = flush_half<H>(a), b = flush_half<H>(b), c = flush_half<H>(c);
+    return Op::apply(a, b, c, flags);
+}
+
 // T = u16: one value; T = u32: two.
-template <class Op, class T, int kSources>
+template <class H, class Op, class T, int kSources>
 void half_op(Warp& w, const Inst& i) {
     const T* a = w.column<T>(i.a);
     const T* b = kSources > 1 ? w.column<T>(i.b) : a;
     const T* c = kSources > 2 ? w.column<T>(i.c) : a;
     u8 flags = i.mode;
     write_active_lanes(w, w.column<T>(i.d), [=](int l) {
-        u32 low = Op::apply(u16(a[l]), u16(b[l]), u16(c[l]), flags);
+        u32 low = apply_flushed<H, Op>(u16(a[l]), u16(b[l]), u16(c[l]), flags);
         if (sizeof(T) == 2) return T(low);
-        u32 high = Op::apply(u16(u32(a[l]) >> 16), u16(u32(b[l]) >> 16), u16(u32(c[l]) >> 16), flags);
+        u32 x = a[l], y = b[l], z = c[l];
+        u32 high = apply_flushed<H, Op>(u16(x >> 16), u16(y >> 16), u16(z >> 16), flags);
         return T(low | high << 16);
     });
 }
@@ -119,13 +126,13 @@ template <template <class> class Op, int kSources>
 Handler half_handler(Type type) {
     switch (type) {
         case Type::F16:
-            return half_op<Op<F16>, u16, kSources>;
+            return half_op<F16, Op<F16>, u16, kSources>;
         case Type::F16x2:
-            return half_op<Op<F16>, u32, kSources>;
+            return half_op<F16, Op<F16>, u32, kSources>;
         case Type::BF16:
-            return half_op<Op<BF16>, u16, kSources>;
+            return half_op<BF16, Op<BF16>, u16, kSources>;
         default:
-            return half_op<Op<BF16>, u32, kSources>;
+            return half_op<BF16, Op<BF16>, u32, kSources>;
     }
 }
 

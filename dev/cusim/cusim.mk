@@ -81,7 +81,7 @@ $(CUSIM_OUT)/unit: $(CUSIM_UNIT_OBJ) $(CUSIM_CORE_OBJ)
 define cusim_program
 $(CUSIM_BIN)/%: $(CUSIM)/$(1)/%.cu $(wildcard $(CUSIM)/examples/*.h $(CUSIM)/examples/*.cuh $(CUSIM)/test/isa/*.h)
 	@mkdir -p $(CUSIM_BIN)
-	$(NVCC) $(CUSIM_NVCCFLAGS) --extended-lambda $$< -o $$@ -lcublas -lcublasLt -lnccl
+	$(NVCC) $$(CUSIM_NVCCFLAGS) --extended-lambda $$< -o $$@ -lcublas -lcublasLt -lnccl
 endef
 $(foreach folder,examples test/faults test/programs test/isa,$(eval $(call cusim_program,$(folder))))
 $(CUSIM_BIN)/hopper: CUSIM_NVCCFLAGS := $(subst compute_80,compute_90,$(CUSIM_NVCCFLAGS))

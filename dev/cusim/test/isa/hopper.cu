@@ -127,6 +127,25 @@ void arithmetic() {
           {{{0}, 0}, {{0x8000}, 0x8000}, {{0x7f80}, 0x3f80}, {{0xff80}, 0xbf80}});
 }
 
+void packed() {
+    std::vector<In> in = noise(100);
+    for (In& i : in) i = {u32(i.a), u32(i.b)};
+    auto halves = [](In i, auto f) {
+        return u64(u16(f(u16(i.a >> 16), u16(i.b >> 16)))) << 16 | u16(f(u16(i.a), u16(i.b)));
+    };
+    table(OP2("add.u16x2", 32, 32, 32), in,
+          [&](In i) { return halves(i, [](u16 a, u16 b) { return a + b; }); });
+    table(OP2("min.s16x2", 32, 32, 32), in,
+          [&](In i) { return halves(i, [](u16 a, u16 b) { return i16(a) < i16(b) ? a : b; }); });
+    table(OP2("max.u16x2", 32, 32, 32), in,
+          [&](In i) { return halves(i, [](u16 a, u16 b) { return a > b ? a : b; }); });
+    table(OP2("set.lt.bf16x2.bf16x2", 32, 32, 32),
+          {{{0x3f804000, 0x40003f80}, 0x3f800000}, {{0x7fc03f80, 0x3f804000}, 0x00003f80}});
+    table(OP1("ex2.approx.ftz.bf16x2", 32, 32),
+          {{{0x40403f80, 0}, 0x41004000}, {{0xff800000, 0}, 0x00003f80}});
+    table(OP1("tanh.approx.bf16x2", 32, 32), {{{0x7f80ff80, 0}, 0x3f80bf80}, {{0x80000000, 0}, 0x80000000}});
+}
+
 void conversion() {
     std::vector<u64> all;
     for (u64 v = 0; v < 0x10000; v += 11) all.push_back(v);
@@ -243,6 +262,7 @@ int main() {
     stmatrix<4, false>();
     stmatrix<4, true>();
     arithmetic();
+    packed();
     conversion();
     atomics();
     election();

@@ -1,5 +1,7 @@
 // integer.cu: integer arithmetic, logic, shifts, bit fields, comparison and selection (PTX
 // ISA 9.7.1, 9.7.2, 9.7.6 - 9.7.8).
+#include <algorithm>
+
 #include "isa.h"
 
 namespace {
@@ -347,6 +349,38 @@ void bit_fields() {
     table(OP1("brev.b64", 64, 64), {{{1}, 1ull << 63}, {{0x12345678}, 0x1e6a2c48ull << 32}});
 }
 
+void masks() {
+    auto p = pairs({0x12345678, 0x80000001, 0xffffffff, 0x0000ff80}, amounts);
+    // an N-bit value extended; N is the amount mod 32, or at most 32
+    auto extended = [](In i, bool clamp, bool is_signed) {
+        u32 n = clamp ? u32(std::min<u64>(i.b, 32)) : u32(i.b & 31);
+        if (n == 0) return u64(0);
+        u32 mask = n == 32 ? ~0u : (1u << n) - 1, v = u32(i.a) & mask;
+        return u64(is_signed && n < 32 && v >> (n - 1) ? v | ~mask : v);
+    };
+    table(OP2("szext.wrap.u32", 32, 32, 32), p, [&](In i) { return extended(i, false, false); });
+    table(OP2("szext.wrap.s32", 32, 32, 32), p, [&](In i) { return extended(i, false, true); });
+    table(OP2("szext.clamp.u32", 32, 32, 32), p, [&](In i) { return extended(i, true, false); });
+    table(OP2("szext.clamp.s32", 32, 32, 32), p, [&](In i) { return extended(i, true, true); });
+    // `b` ones from bit `a` on
+    auto ones = [](u64 a, u64 b) {
+        u32 d = 0;
+        for (u64 k = a; k < a + b && k < 32; k++) d |= 1u << k;
+        return u64(d);
+    };
+    auto q = pairs(amounts, amounts);
+    table(OP2("bmsk.wrap.b32", 32, 32, 32), q, [&](In i) { return ones(i.a & 31, i.b & 31); });
+    table(OP2("bmsk.clamp.b32", 32, 32, 32), q,
+          [&](In i) { return ones(std::min<u64>(i.a, 32), std::min<u64>(i.b, 32)); });
+    auto dot2 = [](In i, int from) {
+        u32 sum = u32(i.c);
+        for (int k = 0; k < 2; k++) sum += u32(i16(i.a >> 16 * k) * i8(i.b >> 8 * (k + from)));
+        return u64(sum);
+    };
+    table(OP3("dp2a.lo.s32.s32", 32, 32, 32, 32), noise(32), [&](In i) { return dot2(i, 0); });
+    table(OP3("dp2a.hi.s32.s32", 32, 32, 32, 32), noise(32), [&](In i) { return dot2(i, 2); });
+}
+
 void comparison() {
     auto p32 = pairs(edges32, edges32), p64 = pairs(edges64, edges64), p16 = pairs(edges16, edges16);
 #define SETP(op, bits, expression)                                                                         \
@@ -446,6 +480,7 @@ int main() {
     logic_and_shift();
     permutation();
     bit_fields();
+    masks();
     comparison();
     moves();
     return summary("integer");

@@ -110,10 +110,9 @@ void mma(const char* name, F run, const Format& f, const Format& acc, int k) {
     }
 }
 
-#define A4 "{%4, %5, %6, %7}"
 #define MMA_4_2(op)                                                                                  \
     op, [] __device__(Registers& r) {                                                                \
-        asm volatile(op " {%0, %1, %2, %3}, " A4 ", {%8, %9}, {%10, %11, %12, %13};"                 \
+        asm volatile(op " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"       \
                      : "=r"(r.d[0]), "=r"(r.d[1]), "=r"(r.d[2]), "=r"(r.d[3])                        \
                      : "r"(r.a[0]), "r"(r.a[1]), "r"(r.a[2]), "r"(r.a[3]), "r"(r.b[0]), "r"(r.b[1]), \
                        "r"(r.c[0]), "r"(r.c[1]), "r"(r.c[2]), "r"(r.c[3]));                          \
@@ -132,6 +131,16 @@ void multiply_add() {
     mma(MMA_4_2("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), bf16, f32, 16);
     mma(MMA_4_2("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), f16, f32, 16);
     mma(MMA_4_2("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"), tf32_register, f32, 8);
+    mma(MMA_2_1("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"), tf32_register, f32, 4);
+    mma(
+        "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16",
+        [] __device__(Registers & r) {
+            asm volatile(
+                "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3}, {%4}, {%5, %6};"
+                : "=r"(r.d[0]), "=r"(r.d[1])
+                : "r"(r.a[0]), "r"(r.a[1]), "r"(r.b[0]), "r"(r.c[0]), "r"(r.c[1]));
+        },
+        f16, f16, 8);
     mma(MMA_2_1("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"), bf16, f32, 8);
     mma(MMA_2_1("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"), f16, f32, 8);
     mma(
@@ -148,26 +157,21 @@ void multiply_add() {
 }
 
 // One infinity in A and a zero opposite give NaN in that row only.
-void multiply_add_special() {
+template <class F>
+void infinity_times_zero(const char* name, F run) {
     std::vector<Registers> regs(32);
     std::memset(regs.data(), 0, 32 * sizeof(Registers));
-    regs[4 * 3 + 0].a[0] = 0x7f80;  // A[3][0] = inf, B = 0
+    regs[4 * 3].a[0] = 0x7f80;  // A[3][0]
     Device<Registers> device(regs);
-    auto run = [] __device__(Registers & r) {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, " A4
-                     ", {%8, %9}, {%10, %11, %12, %13};"
-                     : "=r"(r.d[0]), "=r"(r.d[1]), "=r"(r.d[2]), "=r"(r.d[3])
-                     : "r"(r.a[0]), "r"(r.a[1]), "r"(r.a[2]), "r"(r.a[3]), "r"(r.b[0]), "r"(r.b[1]),
-                       "r"(r.c[0]), "r"(r.c[1]), "r"(r.c[2]), "r"(r.c[3]));
-    };
     run_mma<<<1, 32>>>(run, device.data);
     CUDA(cudaDeviceSynchronize());
     regs = device.host();
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 4; i++) {
             bool nan = accumulator(lane, i).row == 3;
-            expect(nan ? f32.nan(regs[lane].d[i]) : regs[lane].d[i] == 0, "mma infinity times zero",
-                   "lane " + std::to_string(lane) + ", element " + std::to_string(i), regs[lane].d[i],
+            u32 d = regs[size_t(lane)].d[i];
+            expect(nan ? f32.nan(d) : d == 0, name,
+                   "infinity times zero, lane " + std::to_string(lane) + ", element " + std::to_string(i), d,
                    nan ? 0x7fffffff : 0);
         }
 }
@@ -315,7 +319,7 @@ void cp_async() {
 
 int main() {
     multiply_add();
-    multiply_add_special();
+    infinity_times_zero(MMA_4_2("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"));
     ldmatrix<1, false>();
     ldmatrix<1, true>();
     ldmatrix<2, false>();

@@ -35,30 +35,35 @@ const std::vector<u64> some_f64 = {
 #define BOTH(op, W, operands, in, want, same) \
     table(                                    \
         ATOMIC("atom." SPACE "." op, W, operands), in, [](In i) { return u64(want); }, same);
-#define ATOMIC_TABLES                                                                              \
-    auto p32 = pairs(some32, some32), p64 = pairs(some64, some64), pf = pairs(some_f32, some_f32); \
-    BOTH("add.u32", 32, "%2", p32, u32(i.a + i.b), same_bits)                                      \
-    BOTH("add.s32", 32, "%2", p32, u32(i.a + i.b), same_bits)                                      \
-    BOTH("add.u64", 64, "%2", p64, i.a + i.b, same_bits)                                           \
-    BOTH("add.f32", 32, "%2", pf, added(i.a, i.b, f32, RN), same_f32)                              \
-    BOTH("add.f64", 64, "%2", pairs(some_f64, some_f64), added(i.a, i.b, f64, RN), same_f64)       \
-    BOTH("min.u32", 32, "%2", p32, std::min(u32(i.a), u32(i.b)), same_bits)                        \
-    BOTH("max.u32", 32, "%2", p32, std::max(u32(i.a), u32(i.b)), same_bits)                        \
-    BOTH("min.s32", 32, "%2", p32, u32(std::min(i32(i.a), i32(i.b))), same_bits)                   \
-    BOTH("max.s32", 32, "%2", p32, u32(std::max(i32(i.a), i32(i.b))), same_bits)                   \
-    BOTH("min.u64", 64, "%2", p64, std::min(i.a, i.b), same_bits)                                  \
-    BOTH("max.s64", 64, "%2", p64, std::max(i64(i.a), i64(i.b)), same_bits)                        \
-    BOTH("and.b32", 32, "%2", p32, i.a& i.b, same_bits)                                            \
-    BOTH("or.b32", 32, "%2", p32, i.a | i.b, same_bits)                                            \
-    BOTH("xor.b64", 64, "%2", p64, i.a ^ i.b, same_bits)                                           \
-    BOTH("exch.b32", 32, "%2", p32, i.b, same_bits)                                                \
-    BOTH("exch.b64", 64, "%2", p64, i.b, same_bits)                                                \
-    BOTH("cas.b32", 32, "%2, %3", triples(some32, some32, {7}), i.a == i.b ? i.c : i.a, same_bits) \
-    BOTH("cas.b64", 64, "%2, %3", triples(some64, some64, {7}), i.a == i.b ? i.c : i.a, same_bits) \
-    BOTH("inc.u32", 32, "%2", p32, i.a >= i.b ? 0 : i.a + 1, same_bits)                            \
-    BOTH("dec.u32", 32, "%2", p32, i.a == 0 || i.a > i.b ? i.b : i.a - 1, same_bits)               \
-    BOTH("add.noftz.f16x2", 32, "%2", noise32(100),                                                \
-         added(i.a >> 16, i.b >> 16, f16, RN) << 16 | added(i.a & 0xffff, i.b & 0xffff, f16, RN),  \
+#define ATOMIC_TABLES                                                                                   \
+    auto p32 = pairs(some32, some32), p64 = pairs(some64, some64), pf = pairs(some_f32, some_f32);      \
+    BOTH("add.u32", 32, "%2", p32, u32(i.a + i.b), same_bits)                                           \
+    BOTH("add.s32", 32, "%2", p32, u32(i.a + i.b), same_bits)                                           \
+    BOTH("add.u64", 64, "%2", p64, i.a + i.b, same_bits)                                                \
+    BOTH("add.f32", 32, "%2", pf, added(i.a, i.b, f32, RN), same_f32)                                   \
+    BOTH("add.f64", 64, "%2", pairs(some_f64, some_f64), added(i.a, i.b, f64, RN), same_f64)            \
+    BOTH("min.u32", 32, "%2", p32, std::min(u32(i.a), u32(i.b)), same_bits)                             \
+    BOTH("max.u32", 32, "%2", p32, std::max(u32(i.a), u32(i.b)), same_bits)                             \
+    BOTH("min.s32", 32, "%2", p32, u32(std::min(i32(i.a), i32(i.b))), same_bits)                        \
+    BOTH("max.s32", 32, "%2", p32, u32(std::max(i32(i.a), i32(i.b))), same_bits)                        \
+    BOTH("min.u64", 64, "%2", p64, std::min(i.a, i.b), same_bits)                                       \
+    BOTH("max.s64", 64, "%2", p64, std::max(i64(i.a), i64(i.b)), same_bits)                             \
+    BOTH("and.b32", 32, "%2", p32, i.a& i.b, same_bits)                                                 \
+    BOTH("or.b32", 32, "%2", p32, i.a | i.b, same_bits)                                                 \
+    BOTH("xor.b64", 64, "%2", p64, i.a ^ i.b, same_bits)                                                \
+    BOTH("exch.b32", 32, "%2", p32, i.b, same_bits)                                                     \
+    BOTH("exch.b64", 64, "%2", p64, i.b, same_bits)                                                     \
+    BOTH("cas.b32", 32, "%2, %3", triples(some32, some32, {7}), i.a == i.b ? i.c : i.a, same_bits)      \
+    BOTH("cas.b64", 64, "%2, %3", triples(some64, some64, {7}), i.a == i.b ? i.c : i.a, same_bits)      \
+    BOTH("inc.u32", 32, "%2", p32, i.a >= i.b ? 0 : i.a + 1, same_bits)                                 \
+    BOTH("dec.u32", 32, "%2", p32, i.a == 0 || i.a > i.b ? i.b : i.a - 1, same_bits)                    \
+    BOTH("cas.b16", 16, "%2, %3", triples({0, 7, 0xffff}, {0, 7, 0xffff}, {5}), i.a == i.b ? i.c : i.a, \
+         same_bits)                                                                                     \
+    BOTH("add.noftz.f16", 16, "%2",                                                                     \
+         pairs({0, 0x3c00, 0xbc01, 0x7bff, 1, 0x7c00}, {0x8000, 0x3c00, 1, 0x7bff}),                    \
+         added(i.a, i.b, f16, RN), same_f16)                                                            \
+    BOTH("add.noftz.f16x2", 32, "%2", noise32(100),                                                     \
+         added(i.a >> 16, i.b >> 16, f16, RN) << 16 | added(i.a & 0xffff, i.b & 0xffff, f16, RN),       \
          same_f16x2)
 
 std::vector<In> noise32(int n) {
@@ -331,7 +336,7 @@ __device__ u32 spaces(const void* p) {
     IS("local", 2)
     IS("const", 3)
 #undef IS
-        return s;
+    return s;
 }
 __device__ __noinline__ u32 through_generic(volatile u32* p) {
     return *p += 1;

@@ -143,7 +143,9 @@ void votes() {
     VOTE("all", t < 31, 0)
     VOTE("any", t == 17, 1)
     VOTE("any", t > 31, 0)
-    VOTE("uni", t > 31, 1) VOTE("uni", t < 32, 1) VOTE("uni", t < 3, 0)
+    VOTE("uni", t > 31, 1)
+    VOTE("uni", t < 32, 1)
+    VOTE("uni", t < 3, 0)
 #undef VOTE
         each(
             "vote.sync.ballot.b32", 32,

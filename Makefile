@@ -115,7 +115,7 @@ $(BUILD)/bench/%: dev/bench/%.cpp Makefile
 # Fuzz targets need clang's libFuzzer (Debian: clang, libclang-rt-14-dev).
 $(BUILD)/fuzz/%: dev/fuzz/%.cpp Makefile
 	@mkdir -p $(@D)
-	clang++ -std=c++17 -Iswarr -O1 -g -march=native -ffp-contract=off -Wno-psabi -fsanitize=fuzzer,address,undefined \
+	clang++ -std=c++17 -I. -Iswarr -O1 -g -march=native -ffp-contract=off -Wno-psabi -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=undefined $< -o $@
 
 mutations:

@@ -123,12 +123,16 @@ inline std::string newest_run(const std::string& program = "") {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator("runs", ignored)) {
         std::string folder = entry.path();
-        std::string checkpoint = newest_checkpoint(folder);
-        if (checkpoint.empty() || !fs::exists(folder + "/config.json")) continue;
-        const std::string file = folder + "/config.json";
-        if (!program.empty() && Fields(read_json(file), file).text("program", "") != program) continue;
-        auto time = fs::last_write_time(checkpoint + "/DONE", ignored);
-        if (best.empty() || time > best_time) best = folder, best_time = time;
+        try {
+            std::string checkpoint = newest_checkpoint(folder);
+            const std::string file = folder + "/config.json";
+            if (checkpoint.empty() || !fs::exists(file)) continue;
+            if (!program.empty() && Fields(read_json(file), file).text("program", "") != program) continue;
+            auto time = fs::last_write_time(checkpoint + "/DONE", ignored);
+            if (best.empty() || time > best_time) best = folder, best_time = time;
+        } catch (const Error& e) {  // one damaged run does not hide the others
+            std::fprintf(stderr, "warning: passed over: %s\n", e.what());
+        }
     }
     return best;
 }

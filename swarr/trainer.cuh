@@ -4,7 +4,8 @@
 //
 // A batch is a list of sequences with a coefficient for each target token. It is cut into passes of at most
 // --max-tokens-per-pass tokens; the sum of the losses is divided once, by the target tokens of the whole
-// batch. Since gradients add in the order of tokens, the cut changes no bit.
+// batch. Gradients add in the order of tokens, so the cut changes no bit of an untied model; a tied embedding gathers
+// from both ends of the model pass by pass, and differs by rounding.
 #pragma once
 #include <cmath>
 #include <memory>

@@ -39,7 +39,7 @@ LINK_CU = $(CXX) $(FLAGS)
 endif
 
 # All processors, unless -j says otherwise.
-ifeq ($(filter -j%,$(MAKEFLAGS)),)
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 

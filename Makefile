@@ -50,6 +50,7 @@ help:
 	@echo "make            build all programs: $(PROGRAMS)"
 	@echo "make demo       the paper in miniature, a few minutes; SEED=n for another seed"
 	@echo "make test       install what is missing (apt), build, run every test"
+	@echo "make test-gpu   on a machine with a GPU: its results beside cusim's"
 	@echo "make bench      measure speed against this machine's own ceilings"
 	@echo "make mutations  break the code on purpose, one fault at a time, and expect the tests to notice"
 	@echo "make format     clang-format all sources"
@@ -107,6 +108,11 @@ $(BUILD)/demo/demo: dev/demo.cpp Makefile | check-deps
 
 bench: check-deps $(BENCHES)
 	@for b in $(BENCHES); do echo "== $$b"; $$b || exit 1; done
+	@$(MAKE) --no-print-directory bench-cusim
+
+# On a machine with a GPU: what cusim stands in for, by the real thing, results compared.
+.PHONY: test-gpu
+test-gpu: test-gpu-cusim
 
 $(BUILD)/bench/%: dev/bench/%.cpp Makefile
 	@mkdir -p $(@D)

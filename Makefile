@@ -1,12 +1,14 @@
 # swarr.cu: `make help` lists the targets.
 #
-# Variables: CUDA=0 builds without nvcc where it is installed; CUDA_ARCHS="80 90" names the cards to compile for;
+# Variables: CUDA=0 builds without nvcc where it is installed; CUDA_ARCHS="80 90" (or all) names the cards to compile for;
 # SANITIZE=1 adds address and undefined-behaviour checks; OPT, CXX, BUILD (objects) and BIN (programs) as usual.
 
 CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
 NVCC ?= nvcc
 CUDA ?= $(if $(shell command -v $(NVCC) 2>/dev/null),1,0)
-CUDA_ARCHS ?= 80
+# The cards in this machine, or the oldest that is supported (newer ones then compile its PTX when a program starts).
+CUDA_ARCHS ?= $(or $(sort $(subst .,,$(shell nvidia-smi --query-gpu=compute_cap --format=csv$(comma)noheader 2>/dev/null))),80)
+NEWEST_ARCH = $(lastword $(sort $(filter 1__,$(subst compute_,,$(shell $(NVCC) --list-gpu-arch)))))
 BUILD ?= build
 BIN ?= .
 
@@ -25,17 +27,18 @@ PROGRAMS := train_gpt_swa sft rl_cispo eval locality tokenizer
 TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
 BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(wildcard dev/bench/bench_*.cpp))
 
-# The same .cu source goes through nvcc where there is one, else through g++ as plain C++. The run-time is linked
-# shared and PTX is embedded uncompressed, so that dev/cusim can execute the kernels without a GPU.
-ifeq ($(CUDA),1)
+# The programs are C++ with or without CUDA. With it they also see the launchers (SWARR_CUDA) and are linked with the
+# kernels, which nvcc compiles once. The run-time is linked shared and PTX is embedded uncompressed, so that dev/cusim
+# can execute the kernels without a GPU.
 comma := ,
-GENCODE := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a)$(comma)code=[sm_$(a)$(comma)compute_$(a)])
-HOST_FLAGS := -Xcompiler $(subst $() ,$(comma),$(strip $(FLAGS)))
-COMPILE_CU = $(NVCC) -x cu -std=c++17 -O3 -Iswarr $(GENCODE) -lineinfo --no-compress $(HOST_FLAGS) -MMD -MP -MF $(@:.o=.d)
-LINK_CU = $(NVCC) -cudart shared $(HOST_FLAGS)
-else
-COMPILE_CU = $(CXX) -x c++ $(CXXFLAGS) -MMD -MP
-LINK_CU = $(CXX) $(FLAGS)
+ifeq ($(CUDA),1)
+CUDA_HOME ?= $(abspath $(dir $(shell command -v $(NVCC)))..)
+GENCODE := $(foreach a,$(if $(filter all,$(CUDA_ARCHS)),80 86 89 90 $(NEWEST_ARCH),$(CUDA_ARCHS)),-gencode arch=compute_$(a)$(comma)code=[sm_$(a)$(comma)compute_$(a)])
+COMPILE_KERNELS = $(NVCC) -std=c++17 -O3 -Iswarr -DSWARR_CUDA $(GENCODE) --threads 2 -lineinfo --no-compress \
+    -Xcompiler $(subst $() ,$(comma),$(strip $(filter-out -fsanitize% -fno-sanitize%,$(FLAGS)))) -MMD -MP -MF $(@:.o=.d)
+CUDA_FLAGS := -DSWARR_CUDA -I$(CUDA_HOME)/include
+CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart -lcublasLt -lnccl -Wl,-rpath,$(CUDA_HOME)/lib64
+KERNELS := $(BUILD)/kernels.o
 endif
 
 # All processors, unless -j says otherwise.
@@ -65,13 +68,21 @@ install-deps:
 
 programs: $(addprefix $(BIN)/,$(PROGRAMS))
 
-$(BIN)/%: $(BUILD)/%.o
+$(BIN)/%: $(BUILD)/%.o $(KERNELS)
 	@mkdir -p $(@D)
-	$(LINK_CU) $< -o $@
+	$(CXX) $(FLAGS) $^ $(CUDA_LIBS) -o $@
+
+$(BIN)/tokenizer: $(BUILD)/tokenizer.o
+	@mkdir -p $(@D)
+	$(CXX) $(FLAGS) $^ -o $@
 
 $(BUILD)/%.o: %.cu Makefile | check-deps
 	@mkdir -p $(@D)
-	$(COMPILE_CU) -c $< -o $@
+	$(CXX) -x c++ $(CXXFLAGS) $(CUDA_FLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/kernels.o: swarr/kernels.cu Makefile | check-deps
+	@mkdir -p $(@D)
+	$(COMPILE_KERNELS) -c $< -o $@
 
 $(BUILD)/tokenizer.o: tokenizer.cpp Makefile | check-deps
 	@mkdir -p $(@D)
@@ -93,6 +104,23 @@ $(BUILD)/test/%.o: test/%.cpp Makefile | check-deps
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) -Itest -MMD -MP -c $< -o $@
 
+# The CUDA device, on a GPU (test-gpu) or on the CPU by cusim (test-cuda).
+CUDA_TESTS := $(patsubst test/cuda/%.cpp,$(BUILD)/test/cuda/%.o,$(wildcard test/cuda/*.cpp))
+$(BUILD)/test/cuda/%.o: test/cuda/%.cpp Makefile | check-deps
+	@mkdir -p $(@D)
+	$(CXX) $(subst -O3,-O1,$(CXXFLAGS)) $(CUDA_FLAGS) -Itest -MMD -MP -c $< -o $@
+$(BUILD)/test/cuda/all: $(CUDA_TESTS) $(BUILD)/test/main.o $(KERNELS)
+	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) $(CUDA_LIBS) -o $@
+
+.PHONY: test-cuda
+ifeq ($(CUDA),1)
+test-cuda: cusim programs $(BUILD)/test/cuda/all
+	CUSIM_QUIET=1 CUSIM_CHECK=race,init LD_LIBRARY_PATH=build/cusim SWARR_BIN=$(BIN) $(BUILD)/test/cuda/all $(TEST_ARGS)
+else
+test-cuda:
+	@echo "skipped: test-cuda (no nvcc, so there is nothing to run under cusim)"
+endif
+
 # The paper in miniature: dev/demo.cpp drives the programs above.
 SEED ?= 1
 demo: install-deps
@@ -112,7 +140,8 @@ bench: check-deps $(BENCHES)
 
 # On a machine with a GPU: what cusim stands in for, by the real thing, results compared.
 .PHONY: test-gpu
-test-gpu: test-gpu-cusim
+test-gpu: programs $(BUILD)/test/cuda/all test-gpu-cusim
+	SWARR_BIN=$(BIN) $(BUILD)/test/cuda/all $(TEST_ARGS)
 
 $(BUILD)/bench/%: dev/bench/%.cpp Makefile
 	@mkdir -p $(@D)

@@ -2,6 +2,11 @@
 //
 //   CpuDevice<float>  = Cpu: the reference and the device without a GPU
 //   CpuDevice<double> : the same loops in double, for finite differences in tests
+//   CudaDevice<bf16>, CudaDevice<float>: a GPU (cuda_device.h), in builds with nvcc
+//
+// Every device has the same members: real (weights, activations), stat (what is summed or kept exact: row
+// statistics, losses, parameters' gradients, the optimizer's state), allocate, release, zero, and upload,
+// download, copy between host and device, which on the CPU are memcpy.
 //
 // Letters used in every shape note of the project:
 //   N tokens of a pass (packed documents)   D hidden size       V vocabulary    L layers
@@ -39,6 +44,8 @@ struct MemoryUse {
 template <class Real>
 struct CpuDevice {
     using real = Real;
+    using stat = Real;
+    static constexpr bool packs_weights = true;  // layers/matmul.cuh
     MemoryUse memory;
 
     // 64-byte aligned and zeroed. Large blocks ask for huge pages, worth 5-8% of bandwidth.
@@ -56,6 +63,12 @@ struct CpuDevice {
         return p;
     }
     void zero(void* p, size_t bytes) { std::memset(p, 0, bytes); }
+    void upload(void* to, const void* from, size_t bytes) { copy(to, from, bytes); }
+    void download(void* to, const void* from, size_t bytes) { copy(to, from, bytes); }
+    void copy(void* to, const void* from, size_t bytes) {
+        if (bytes) std::memcpy(to, from, bytes);
+    }
+    void synchronize() {}
     void release(void* p, size_t bytes, Memory category) {
         if (!p) return;
         std::free(p);
@@ -102,3 +115,7 @@ class Buffer {
     Memory category_ = Memory::workspace;
     T* data_ = nullptr;
 };
+
+#ifdef SWARR_CUDA
+#include "cuda_device.h"
+#endif

@@ -213,8 +213,8 @@ class Model {
         for (int l = 0; l < config.layers; l++) {
             Activations& a = act_[size_t(l)];
             layer_forward(l, a, N, b.position.data(), [&](Activations& at) {
-                attention_forward(dev, at.att, at.lse, at.qkv, b.start.data(), b.documents(), window(l),
-                                  config.heads, config.kv_heads, config.head_dim);
+                attention_forward(dev, at.att, at.lse, at.qkv, Documents{b.start.data(), b.documents(), N},
+                                  window(l), config.heads, config.kv_heads, config.head_dim);
                 after_attention(l, at.qkv);
             });
         }
@@ -461,8 +461,8 @@ class Model {
         if (recompute_ >= 2) {
             // This also writes the layer's output again, with the same bits.
             layer_forward(l, a, N, b.position.data(), [&](Activations& at_) {
-                attention_forward(dev, at_.att, at_.lse, at_.qkv, b.start.data(), b.documents(), window(l), H,
-                                  G, E);
+                attention_forward(dev, at_.att, at_.lse, at_.qkv, Documents{b.start.data(), b.documents(), N},
+                                  window(l), H, G, E);
             });
         } else if (recompute_ == 1) {
             rmsnorm_forward(dev, a.norm2, a.r2, a.mid, p + at.norm2, plain_rows(N, D), D, T(c.rms_eps));
@@ -478,8 +478,8 @@ class Model {
 
         matmul_backward(dev, d_att_.data(), grad(at.wo), none, dx, a.att, weight(at.wo, packed.wo), N, D,
                         H * E);
-        attention_backward(dev, d_qkv_.data(), d_att_.data(), a.att, a.lse, a.qkv, b.start.data(),
-                           b.documents(), window(l), H, G, E);
+        attention_backward(dev, d_qkv_.data(), d_att_.data(), a.att, a.lse, a.qkv,
+                           {b.start.data(), b.documents(), N}, window(l), H, G, E);
         rope_backward(dev, d_qkv_.data(), b.position.data(), *rope_, N, H, G, E);
         if (c.qk_norm) {
             const size_t k = size_t(H) * E;

@@ -62,7 +62,7 @@ SelfTest window_self_test(Model<Device>& model) {
         auto outputs = [&](int j) {
             std::copy_n(qkv, size_t(N) * Q, rows.data());
             for (size_t e = A; e < Q && j >= 0; e++) rows[size_t(j) * Q + e] += T(1);
-            attention_forward(model.dev, out.data(), lse.data(), rows.data(), batch.start.data(), 1, w,
+            attention_forward(model.dev, out.data(), lse.data(), rows.data(), {batch.start.data(), 1, N}, w,
                               c.heads, c.kv_heads, c.head_dim);
             const int slot = 0;
             cache_prompt(model.dev, one, layer, slot, rows.data(), i, c.heads);

@@ -26,10 +26,10 @@ Result<T> run(const std::vector<T>& qkv, const std::vector<T>& dout, const std::
     const size_t N = cu.back();
     Result<T> r{std::vector<T>(N * s.H * s.E, T(NAN)), std::vector<T>(N * s.H, T(NAN)),
                 std::vector<T>(N * s.row(), T(NAN))};
-    const int docs = int(cu.size()) - 1;
-    attention_forward(device, r.out.data(), r.lse.data(), qkv.data(), cu.data(), docs, w, s.H, s.G, s.E);
-    attention_backward(device, r.dqkv.data(), dout.data(), r.out.data(), r.lse.data(), qkv.data(), cu.data(),
-                       docs, w, s.H, s.G, s.E);
+    const Documents docs{cu.data(), int(cu.size()) - 1, int(N)};
+    attention_forward(device, r.out.data(), r.lse.data(), qkv.data(), docs, w, s.H, s.G, s.E);
+    attention_backward(device, r.dqkv.data(), dout.data(), r.out.data(), r.lse.data(), qkv.data(), docs, w,
+                       s.H, s.G, s.E);
     return r;
 }
 

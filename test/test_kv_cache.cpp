@@ -19,7 +19,7 @@ std::vector<float> trained(const std::vector<float>& qkv, int N, Window w, Sizes
     Cpu device;
     std::vector<float> out(N * s.out()), lse(size_t(N) * s.H);
     const int cu[2] = {0, N};
-    attention_forward(device, out.data(), lse.data(), qkv.data(), cu, 1, w, s.H, s.G, s.E);
+    attention_forward(device, out.data(), lse.data(), qkv.data(), {cu, 1, N}, w, s.H, s.G, s.E);
     return out;
 }
 

@@ -43,12 +43,15 @@ Times measure(const char* name, int docs, int length, Window w, int H, int G, in
     const int repeats = flops > 2e11 ? 1 : flops > 1e10 ? 3 : 7;
     Times t;
     t.forward = best_seconds(
-        [&] { attention_forward(device, out.data(), lse.data(), qkv.data(), cu.data(), docs, w, H, G, E); },
+        [&] {
+            attention_forward(device, out.data(), lse.data(), qkv.data(),
+                              Documents{cu.data(), docs, cu.back()}, w, H, G, E);
+        },
         repeats);
     t.backward = best_seconds(
         [&] {
             attention_backward(device, dqkv.data(), dout.data(), out.data(), lse.data(), qkv.data(),
-                               cu.data(), docs, w, H, G, E);
+                               Documents{cu.data(), docs, cu.back()}, w, H, G, E);
         },
         repeats);
     const double forward = 1e-9 * flops / t.forward, backward = 2.5e-9 * flops / t.backward;

@@ -523,13 +523,20 @@ std::vector<Task> backward_tasks(const Shape& s, const int* cu_seqlens, int docs
 
 }  // namespace attention
 
-// out (N, H*E), lse (N, H) from qkv (N, Q), queries and keys rotated; cu_seqlens (docs+1). lse is the
+// Documents packed into N = `tokens` rows: document d has rows start[d] .. start[d + 1] - 1 (cu_seqlens).
+struct Documents {
+    const int* start;  // (count + 1), on the device
+    int count, tokens;
+};
+
+// out (N, H*E), lse (N, H) from qkv (N, Q), queries and keys rotated. lse is the
 // logarithm of the sum of exp(s). A row that sees nothing gets out 0 and lse +inf.
 template <class T>
-void attention_forward(CpuDevice<T>& device, T* out, T* lse, const T* qkv, const int* cu_seqlens, int docs,
-                       Window window, int H, int G, int E) {
+void attention_forward(CpuDevice<T>& device, T* out, T* lse, const T* qkv, Documents documents, Window window,
+                       int H, int G, int E) {
     using namespace attention;
     const Shape s{window, H, G, E};
+    const int *cu_seqlens = documents.start, docs = documents.count;
     const int queries = s.span() * lanes<T>;
     std::vector<Task> tasks;
     double work = 0;
@@ -552,9 +559,10 @@ void attention_forward(CpuDevice<T>& device, T* out, T* lse, const T* qkv, const
 // dqkv (N, Q), overwritten, from dout (N, H*E), what the forward pass wrote, and what it read.
 template <class T>
 void attention_backward(CpuDevice<T>& device, T* dqkv, const T* dout, const T* out, const T* lse,
-                        const T* qkv, const int* cu_seqlens, int docs, Window window, int H, int G, int E) {
+                        const T* qkv, Documents documents, Window window, int H, int G, int E) {
     using namespace attention;
     const Shape s{window, H, G, E};
+    const int *cu_seqlens = documents.start, docs = documents.count;
     std::vector<Task> tasks = backward_tasks<T>(s, cu_seqlens, docs);
     double work = 0;
     for (int d = 0; d < docs; d++) work += 5 * pairs(window, cu_seqlens[d + 1] - cu_seqlens[d]) * H * E;

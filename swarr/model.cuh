@@ -349,7 +349,7 @@ class Model {
         int size = 256;
         while (size < longest) size *= 2;
         rope_ = nullptr;
-        rope_ = std::make_unique<RopeTable<T>>(dev, size, config.head_dim, config.rope_theta);
+        rope_ = std::make_unique<RopeTable<Device>>(dev, size, config.head_dim, config.rope_theta);
     }
 
     // Calls place(pointer, elements) for every tensor, per-layer ones first layer by layer.
@@ -505,5 +505,5 @@ class Model {
     bool packed_fresh_ = false;
     int capacity_ = 0, recompute_ = 0;
     const Batch* batch_ = nullptr;
-    std::unique_ptr<RopeTable<T>> rope_;
+    std::unique_ptr<RopeTable<Device>> rope_;
 };

@@ -49,7 +49,7 @@ SelfTest window_self_test(Model<Device>& model) {
     batch.add(ids.data(), N);
 
     // 2 and 3, on each layer's own rows while the whole pass runs.
-    KvCache<T> one(model.dev, layer_windows(c), 1, N, c.kv_heads, c.head_dim);
+    KvCache<Device> one(model.dev, layer_windows(c), 1, N, c.heads, c.kv_heads, c.head_dim);
     Buffer<T, Device> rows(model.dev, size_t(N) * Q, Memory::workspace),
         out(model.dev, size_t(N) * A, Memory::workspace),
         lse(model.dev, size_t(N) * size_t(c.heads), Memory::workspace);
@@ -85,7 +85,7 @@ SelfTest window_self_test(Model<Device>& model) {
     std::vector<T> whole(model.hidden() + size_t(prompt) * D, model.hidden() + size_t(N) * D);
 
     // 1
-    KvCache<T> cache(model.dev, layer_windows(c), 1, N, c.kv_heads, c.head_dim);
+    KvCache<Device> cache(model.dev, layer_windows(c), 1, N, c.heads, c.kv_heads, c.head_dim);
     batch.clear();
     batch.add(ids.data(), prompt);
     model.forward(batch, [&](int layer, const T* qkv) {

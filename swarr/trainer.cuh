@@ -79,9 +79,9 @@ void each_pass(const std::vector<Sequence>& sequences, int max_tokens, bool pack
 
 // One pass over packed documents: forward, loss, and backward if `learn`. `args` brings targets,
 // coefficients, scale and where results go; sizes, hidden states and gradients are filled in here.
-template <class Device, class T = typename Device::real>
-TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<T>& workspace, const Batch& batch,
-                       TokenLoss<T> args, bool learn) {
+template <class Device>
+TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<Device>& workspace, const Batch& batch,
+                       DeviceTokenLoss<Device> args, bool learn) {
     model.forward(batch);
     args.N = batch.tokens(), args.D = model.config.hidden, args.V = model.config.vocab;
     args.x = model.hidden();
@@ -97,14 +97,15 @@ template <class Device>
 class Trainer {
   public:
     using T = typename Device::real;
+    using S = typename Device::stat;
 
     Trainer(Model<Device>& model, const TrainOptions& options, int max_tokens_per_pass, int recompute)
         : model(model), options(options), max_tokens(max_tokens_per_pass) {
         model.prepare_training(max_tokens, recompute);
         m_ = Buffer<T, Device>(model.dev, model.layout.total, Memory::optimizer);
         v_ = Buffer<T, Device>(model.dev, model.layout.total, Memory::optimizer);
-        workspace_ = std::make_unique<TokenLossWorkspace<T>>(model.dev, max_tokens, model.config.hidden,
-                                                             model.config.vocab);
+        workspace_ = std::make_unique<TokenLossWorkspace<Device>>(model.dev, max_tokens, model.config.hidden,
+                                                                  model.config.vocab);
     }
 
     Model<Device>& model;
@@ -127,16 +128,16 @@ class Trainer {
         double loss = 0;
         this->each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
             std::vector<int> target;
-            std::vector<T> coefficient;
+            std::vector<S> coefficient;
             for (size_t i = first; i < last; i++) {
                 const Sequence& s = sequences[i];
                 target.insert(target.end(), s.target.begin(), s.target.end());
                 if (s.coefficient.empty())
-                    coefficient.insert(coefficient.end(), s.token.size(), T(1));
+                    coefficient.insert(coefficient.end(), s.token.size(), S(1));
                 else
                     coefficient.insert(coefficient.end(), s.coefficient.begin(), s.coefficient.end());
             }
-            TokenLoss<T> args;
+            DeviceTokenLoss<Device> args;
             args.targets = target.data();
             args.coefficient = coefficient.data();
             args.scale = 1.0 / double(targets);
@@ -147,10 +148,10 @@ class Trainer {
 
     // One pass: forward, loss, and backward if `learn`. `args` brings targets, coefficients, scale and where
     // results go; the rest is filled in here.
-    TokenLossSum run(const Batch& batch, const TokenLoss<T>& args, bool learn) {
+    TokenLossSum run(const Batch& batch, const DeviceTokenLoss<Device>& args, bool learn) {
         return loss_pass(model, *workspace_, batch, args, learn);
     }
-    TokenLossWorkspace<T>& workspace() { return *workspace_; }
+    TokenLossWorkspace<Device>& workspace() { return *workspace_; }
 
     // AdamW on the gathered gradients, which are zeroed. A loss or gradient that is not finite leaves the
     // weights as they are and is counted; errors: more than options.max_skips of those in a row.
@@ -208,7 +209,7 @@ class Trainer {
 
   private:
     Buffer<T, Device> m_, v_;
-    std::unique_ptr<TokenLossWorkspace<T>> workspace_;
+    std::unique_ptr<TokenLossWorkspace<Device>> workspace_;
     int skips_in_a_row_ = 0;
 };
 
@@ -222,7 +223,7 @@ std::vector<std::pair<std::string, double>> training_memory(const ModelConfig& c
             {"gradients", parameters},
             {"optimizer", 2 * parameters},
             {"activations", double(Model<Device>::activation_bytes(c, max_tokens, recompute, true))},
-            {"workspace", double(TokenLossWorkspace<T>::bytes(max_tokens, c.hidden, c.vocab))}};
+            {"workspace", double(TokenLossWorkspace<Device>::bytes(max_tokens, c.hidden, c.vocab))}};
 }
 
 // Tokens, targets and floating-point operations of a step that trains on these sequences.

@@ -81,8 +81,6 @@ void each_pass(const std::vector<Sequence>& sequences, int max_tokens, bool pack
 // One pass over packed documents: forward, loss, and backward if `learn`. `args` brings targets,
 // coefficients, scale and where results go; sizes, hidden states and gradients are filled in here.
 template <class Device>
-using DeviceTokenLoss = TokenLoss<typename Device::real, typename Device::stat>;
-template <class Device>
 TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<Device>& workspace, const Batch& batch,
                        DeviceTokenLoss<Device> args, bool learn) {
     model.forward(batch);

@@ -47,9 +47,7 @@ Values spread(const Values& a, int rows, int columns, int stride) {
     return out;
 }
 bool all_nan(const Values& a) {
-    for (double x : a)
-        if (!std::isnan(x)) return false;
-    return true;
+    return std::all_of(a.begin(), a.end(), [](double x) { return std::isnan(x); });
 }
 
 struct Size {
@@ -174,7 +172,12 @@ TEMPLATE_TEST_CASE("cuda: matmul of no tokens", "[cuda][matmul]", CUDA_TYPES) {
 TEST_CASE("cuda: a product that cuBLASLt refuses is named", "[cuda][matmul]") {
     CudaDevice<float>& device = cuda<float>();
     OnDevice<float, float> a(device, 64), b(device, 64), c(device, 64);
-    CHECK_THROWS_WITH(matmul_forward(device, c.data(), a.data(), Weight<float>{b.data(), nullptr},
-                                     static_cast<const float*>(nullptr), 2, 8, 8, 4),
-                      Catch::Contains("y = x W^T, (2, 8) x (8, 8)") && Catch::Contains("CUBLAS_STATUS"));
+    std::string message;
+    try {
+        matmul_forward(device, c.data(), a.data(), Weight<float>{b.data(), nullptr},
+                       static_cast<const float*>(nullptr), 2, 8, 8, 4);
+    } catch (const Error& e) {
+        message = e.what();
+    }
+    CHECK(message.find("y = x W^T, (2, 8) x (8, 8): CUBLAS_STATUS") != std::string::npos);
 }

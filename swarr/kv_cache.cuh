@@ -557,6 +557,7 @@ __global__ void __launch_bounds__(Shape<T, E>::threads)
         for (int j = 0; j < E / 8; j++)
             for (int c = 0; c < 4; c++) o[j][c] *= alpha[c / 2];
         const AcrossReader<T, E> read_values(stage + S::tile);
+#pragma unroll
         for (int k = 0; k < keys; k += depth) {
             const Left<T> p = left_of<T>(s, k);
             for (int j = 0; j < E / 16; j++) multiply_add(o[2 * j], o[2 * j + 1], p, read_values(k, 16 * j));

@@ -21,7 +21,7 @@ constexpr int mma_depth = std::is_same_v<T, bf16> ? 16 : 4;
 // eight consecutive rows lies in eight different groups of banks: that is what ldmatrix reads. Tiles start at
 // multiples of 128 bytes; E is a multiple of 16.
 template <class T, int E>
-struct Tile {
+struct SharedTile {
     static constexpr int chunk = 16 / int(sizeof(T)), chunks = E / chunk;
     static constexpr int period =
         (chunks & -chunks) < 8 ? (chunks & -chunks) : 8;  // chunks that change places
@@ -62,7 +62,7 @@ __device__ inline void wait_copies() {
 // zero. By all `threads` of the block.
 template <int Rows, int E, int threads, class T>
 __device__ inline void copy_tile(T* tile, const T* from, size_t stride, int rows, int columns) {
-    using Place = Tile<T, E>;
+    using Place = SharedTile<T, E>;
     constexpr int total = Rows * Place::chunks;
 #pragma unroll
     for (int i = 0; i < (total + threads - 1) / threads; i++) {
@@ -129,7 +129,7 @@ __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
 // modulo 8, moving on is one xor and one sum with constants.
 template <int E>
 struct LaneRow {
-    using Place = Tile<bf16, E>;
+    using Place = SharedTile<bf16, E>;
     uint32_t address;
     __device__ LaneRow(const bf16* tile, int row, int odd_chunk)
         : address(shared_address(tile + Place::offset(row, odd_chunk))) {}
@@ -182,7 +182,7 @@ struct LeftReader<float, E> {
         Left<float> f;
         for (int i = 0; i < 2; i++)
             *reinterpret_cast<float4*>(f.x[i]) = *reinterpret_cast<const float4*>(
-                tile + Tile<float, E>::at(row + lane_id() / 4 + 8 * i, column));
+                tile + SharedTile<float, E>::at(row + lane_id() / 4 + 8 * i, column));
         return f;
     }
 };
@@ -194,7 +194,7 @@ struct RightReader<float, E> {
         Right<float> f;
         for (int j = 0; j < 4; j++)
             *reinterpret_cast<float4*>(f.x[j]) = *reinterpret_cast<const float4*>(
-                tile + Tile<float, E>::at(row + lane_id() % 4 * 2 + j / 2 * 8 + j % 2, column));
+                tile + SharedTile<float, E>::at(row + lane_id() % 4 * 2 + j / 2 * 8 + j % 2, column));
         return f;
     }
 };
@@ -207,7 +207,7 @@ struct AcrossReader<float, E> {
         for (int k = 0; k < 4; k++)
             for (int j = 0; j < 4; j += 2) {
                 const float2 pair = *reinterpret_cast<const float2*>(
-                    tile + Tile<float, E>::at(row + k, column + lane_id() % 4 * 2 + j / 2 * 8));
+                    tile + SharedTile<float, E>::at(row + k, column + lane_id() % 4 * 2 + j / 2 * 8));
                 f.x[j][k] = pair.x, f.x[j + 1][k] = pair.y;
             }
         return f;
@@ -259,6 +259,42 @@ __device__ inline Left<T> left_of(const float (&c)[n][4], int column) {
     return f;
 }
 
+// s (16 M x 8 N) += rows of the left tile times rows of the right tile.
+template <int E, class T, int M, int N>
+__device__ inline void multiply_rows(float (&s)[M][N][4], const LeftReader<T, E>& left,
+                                     const RightReader<T, E>& right) {
+#pragma unroll
+    for (int k = 0; k < E; k += mma_depth<T>) {
+        Left<T> a[M];
+#pragma unroll
+        for (int m = 0; m < M; m++) a[m] = left(16 * m, k);
+#pragma unroll
+        for (int j = 0; j < N; j += 2) {
+            const Right<T> b = right(8 * j, k);
+#pragma unroll
+            for (int m = 0; m < M; m++) multiply_add(s[m][j], s[m][j + 1], a[m], b);
+        }
+    }
+}
+
+// c (16 M x E) += p (16 M x 8 N), rounded to T, times 8 N rows of the tile.
+template <int E, class T, int M, int N>
+__device__ inline void multiply_across(float (&c)[M][E / 8][4], const float (&p)[M][N][4],
+                                       const AcrossReader<T, E>& right) {
+#pragma unroll
+    for (int k = 0; k < 8 * N; k += mma_depth<T>) {
+        Left<T> a[M];
+#pragma unroll
+        for (int m = 0; m < M; m++) a[m] = left_of<T>(p[m], k);
+#pragma unroll
+        for (int j = 0; j < E / 8; j += 2) {
+            const Right<T> b = right(k, 8 * j);
+#pragma unroll
+            for (int m = 0; m < M; m++) multiply_add(c[m][j], c[m][j + 1], a[m], b);
+        }
+    }
+}
+
 // Over the four lanes that share a row of sums, in all four.
 __device__ inline float quad_sum(float x) {
     x += __shfl_xor_sync(0xffffffffu, x, 1);
@@ -281,10 +317,12 @@ __device__ inline float exp2_fast(float x) {
 template <int E, class T>
 __device__ inline void store_rows(T* to, size_t stride, int rows, int columns, T* tile,
                                   const float (&c)[E / 8][4], float upper, float lower) {
-    using Place = Tile<T, E>;
+    using Place = SharedTile<T, E>;
     const int lane = lane_id();
     __syncwarp();
+#pragma unroll
     for (int i = 0; i < 2; i++)
+#pragma unroll
         for (int j = 0; j < E / 8; j++) {
             const float scale = i == 0 ? upper : lower, x = c[j][2 * i] * scale, y = c[j][2 * i + 1] * scale;
             T* at = tile + Place::at(lane / 4 + 8 * i, j * 8 + lane % 4 * 2);

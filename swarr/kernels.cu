@@ -2,6 +2,7 @@
 // last part of each file of layers/.
 #include "layers/adamw.cuh"
 #include "layers/attention.cuh"
+#include "layers/compare.cuh"
 #include "layers/embedding.cuh"
 #include "layers/matmul.cuh"
 #include "layers/rmsnorm.cuh"

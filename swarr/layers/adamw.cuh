@@ -50,3 +50,24 @@ double global_norm(CpuDevice<T>&, const T* g /*(n)*/, size_t n) {
     for (double s : sums) total += s;
     return std::sqrt(total);
 }
+
+// From the weights that are updated to those that the model computes with.
+template <class T>
+void cast_weights(CpuDevice<T>& device, T* to /*(n)*/, const T* from /*(n)*/, size_t n) {
+    if (to != from) device.copy(to, from, n * sizeof(T));
+}
+
+// ---- CUDA -----------------------------------------------------------------------------------------------
+
+#ifdef SWARR_CUDA
+// Arrays start at multiples of 16 bytes.
+template <class T>
+void adamw_update(CudaDevice<T>&, float* p /*(n) master*/, float* m /*(n)*/, float* v /*(n)*/,
+                  const float* g /*(n)*/, size_t n, const AdamW&, float decay, float scale, int64_t t);
+// Waits for its result.
+template <class T>
+double global_norm(CudaDevice<T>&, const float* g /*(n)*/, size_t n);
+// Rounds to nearest even.
+template <class T>
+void cast_weights(CudaDevice<T>&, T* to /*(n)*/, const float* from /*(n)*/, size_t n);
+#endif

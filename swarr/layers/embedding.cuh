@@ -30,3 +30,15 @@ void embedding_backward(CpuDevice<T>&, T* dtable /*(V,D) +=*/, const int* token 
         }
     }
 }
+
+// ---- CUDA -----------------------------------------------------------------------------------------------
+
+#ifdef SWARR_CUDA
+// D must be a multiple of 8. Tokens must lie in the table.
+template <class T>
+void embedding_forward(CudaDevice<T>&, T* out /*(N,D)*/, const int* token /*(N)*/, const T* table /*(V,D)*/,
+                       int N, int D);
+template <class T>
+void embedding_backward(CudaDevice<T>&, float* dtable /*(V,D) +=*/, const int* token /*(N)*/,
+                        const T* dout /*(N,D)*/, int N, int D);
+#endif

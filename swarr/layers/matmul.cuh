@@ -357,3 +357,20 @@ void matmul_backward(CpuDevice<T>&, T* dx /*(N, I) or null*/, T* dw /*(O, I) or 
         }
     }
 }
+
+// ---------------------------------------------------------------------------------------------------- CUDA
+
+#ifdef SWARR_CUDA
+// Through cuBLASLt, with sums in float. I is a multiple of 8. Errors: no algorithm for this shape; a product
+// that cannot be started.
+//
+// Out is T, or float (logits), then without a bias. y_row as above, but what lies between is left alone.
+template <class T, class Out>
+void matmul_forward(CudaDevice<T>&, Out* y /*(N, O)*/, const T* x /*(N, I)*/, Weight<T> w /*(O, I)*/,
+                    const T* bias /*(O) or null*/, int N, int O, int I, int y_row = 0);
+// With dbias, O and dy_row must be multiples of 8.
+template <class T>
+void matmul_backward(CudaDevice<T>&, T* dx /*(N, I) or null*/, float* dw /*(O, I) or null*/,
+                     float* dbias /*(O) or null*/, const T* dy /*(N, O)*/, const T* x /*(N, I)*/,
+                     Weight<T> w /*(O, I)*/, int N, int O, int I, bool accumulate_dx = false, int dy_row = 0);
+#endif

@@ -91,3 +91,26 @@ void rmsnorm_backward(CpuDevice<T>&, T* dx /*rows*/, T* dw /*(D) +=*/, const T* 
             }
     }
 }
+
+// ---- CUDA -----------------------------------------------------------------------------------------------
+
+#ifdef SWARR_CUDA
+// D and rows' strides are multiples of 8, D is at most 16384. Row statistics and dw are float. Every input is
+// read once.
+template <class T>
+void rmsnorm_forward(CudaDevice<T>&, T* y /*rows*/, float* r /*(tokens,heads)*/, const T* x /*rows*/,
+                     const T* w /*(D)*/, Rows rows, int D, float eps);
+template <class T>
+void add_forward(CudaDevice<T>&, T* sum /*(n)*/, const T* a /*(n)*/, const T* b /*(n)*/, size_t n);
+// The norm is that of the sum as stored, so that making it again from `sum` gives the same bits.
+template <class T>
+void add_rmsnorm_forward(CudaDevice<T>&, T* sum /*(N,D)*/, T* y /*(N,D)*/, float* r /*(N)*/,
+                         const T* x /*(N,D)*/, const T* delta /*(N,D)*/, const T* w /*(D)*/, int N, int D,
+                         float eps);
+template <class T>
+void copy_rows(CudaDevice<T>&, T* y /*rows*/, const T* x /*rows*/, Rows rows, int D);
+template <class T>
+void rmsnorm_backward(CudaDevice<T>&, T* dx /*rows, may be dy*/, float* dw /*(D) +=*/, const T* dy /*rows*/,
+                      const T* x /*rows*/, const float* r /*(tokens,heads)*/, const T* w /*(D)*/, Rows rows,
+                      int D, bool accumulate_dx);
+#endif

@@ -9,48 +9,54 @@
 // 3's) are left out: none of the models trained here needs them.
 #pragma once
 #include <cmath>
+#include <vector>
 
 #include "../device.h"
 
-// ----------------------------------------------------------------------------------------------------------
-// CPU
-
-// Cosines and sines for positions 0 .. positions-1, made once: (positions, 2, E/2).
-template <class T>
+// Cosines and sines for positions 0 .. positions-1, made once on the host: (positions, 2, E/2).
+template <class Device>
 class RopeTable {
   public:
+    using S = typename Device::stat;
+
     // Fails if E is odd: halves are turned against each other.
-    RopeTable(CpuDevice<T>& device, int positions, int E, double theta)
+    RopeTable(Device& device, int positions, int E, double theta)
         : positions_(positions), half_(E / 2), table_(device, size_t(positions) * E, Memory::weights) {
         if (E % 2)
             fail("rotary positions need an even head size, not " + std::to_string(E),
                  "check head_dim in config.json");
-#pragma omp parallel for if (table_.size() > 100000)
+        std::vector<S> host(table_.size());
+#pragma omp parallel for if (host.size() > 100000)
         for (int p = 0; p < positions; p++) {
-            T* row = table_.data() + size_t(p) * E;
+            S* row = host.data() + size_t(p) * E;
             for (int i = 0; i < half_; i++) {
                 float exponent = float(2 * i) / float(E), power = float(std::pow(theta, double(exponent)));
                 float frequency = 1.0f / power, angle = float(p) * frequency;
-                row[i] = T(std::cos(double(angle)));
-                row[half_ + i] = T(std::sin(double(angle)));
+                row[i] = S(std::cos(double(angle)));
+                row[half_ + i] = S(std::sin(double(angle)));
             }
         }
+        device.upload(table_.data(), host.data(), host.size() * sizeof(S));
     }
     int positions() const {
         return positions_;
     }
-    const T* row(int position) const {
+    const S* row(int position) const {
         return table_.data() + size_t(position) * half_ * 2;
     }
 
   private:
     int positions_, half_;
-    Buffer<T, CpuDevice<T>> table_;
+    Buffer<S, Device> table_;
 };
+
+// ----------------------------------------------------------------------------------------------------------
+// CPU
 
 // Turns the H query heads and G key heads of every row of qkv (N, Q) by position (N), or back if sign is -1.
 template <class T>
-void rope_turn(T* qkv, const int* position, const RopeTable<T>& table, int N, int H, int G, int E, T sign) {
+void rope_turn(T* qkv, const int* position, const RopeTable<CpuDevice<T>>& table, int N, int H, int G, int E,
+               T sign) {
     for (int t = 0; t < N; t++)
         if (position[t] < 0 || position[t] >= table.positions())
             fail("position " + std::to_string(position[t]) + " is outside the " +
@@ -71,12 +77,25 @@ void rope_turn(T* qkv, const int* position, const RopeTable<T>& table, int N, in
     }
 }
 template <class T>
-void rope_forward(CpuDevice<T>&, T* qkv, const int* position, const RopeTable<T>& table, int N, int H, int G,
-                  int E) {
+void rope_forward(CpuDevice<T>&, T* qkv, const int* position, const RopeTable<CpuDevice<T>>& table, int N,
+                  int H, int G, int E) {
     rope_turn(qkv, position, table, N, H, G, E, T(1));
 }
 template <class T>
-void rope_backward(CpuDevice<T>&, T* dqkv, const int* position, const RopeTable<T>& table, int N, int H,
-                   int G, int E) {
+void rope_backward(CpuDevice<T>&, T* dqkv, const int* position, const RopeTable<CpuDevice<T>>& table, int N,
+                   int H, int G, int E) {
     rope_turn(dqkv, position, table, N, H, G, E, T(-1));
 }
+
+// ----------------------------------------------------------------------------------------------------------
+// CUDA
+
+#ifdef SWARR_CUDA
+// E must be a multiple of 16. Positions must lie in the table: they are not looked at on the host.
+template <class T>
+void rope_forward(CudaDevice<T>&, T* qkv /*(N,Q)*/, const int* position /*(N)*/,
+                  const RopeTable<CudaDevice<T>>& table, int N, int H, int G, int E);
+template <class T>
+void rope_backward(CudaDevice<T>&, T* dqkv /*(N,Q)*/, const int* position /*(N)*/,
+                   const RopeTable<CudaDevice<T>>& table, int N, int H, int G, int E);
+#endif

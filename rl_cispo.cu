@@ -355,7 +355,7 @@ int main(int argc, char** argv) {
             int64_t step = run.step(), cursor = run.resumed() ? run.state_integer("cursor") : 0;
             auto save = [&] {
                 run.save(step, [&](const std::string& folder, Json& state) {
-                    write_model_folder(trainer, source.folder, folder);
+                    write_model_folder(model, trainer.weights(), source.folder, folder);
                     trainer.save(folder, state);
                     state["cursor"] = cursor;
                 });

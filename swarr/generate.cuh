@@ -75,7 +75,7 @@ class Generator {
         : model_(model),
           options_(checked(model.config, options)),
           cache_(model.dev, layer_windows(model.config), options_.slots + 1, options_.limit,
-                 model.config.kv_heads, model.config.head_dim),
+                 model.config.heads, model.config.kv_heads, model.config.head_dim),
           rows_(model.dev, size_t(options_.slots) * size_t(model.config.hidden), Memory::workspace),
           logits_(model.dev, size_t(options_.slots) * size_t(model.config.vocab), Memory::workspace) {
         for (int s = options_.slots; s >= 0; s--) free_.push_back(s);
@@ -125,7 +125,7 @@ class Generator {
         GenerateOptions o = checked(c, asked);
         Plan p;
         p.weights = Model<Device>::weight_bytes(c);
-        p.slot = KvCache<Device>::bytes_per_slot(layer_windows(c), o.limit, c.kv_heads, c.head_dim);
+        p.slot = KvCache<Device>::bytes_per_slot(layer_windows(c), o.limit, c.heads, c.kv_heads, c.head_dim);
         p.cache = p.slot * size_t(o.slots + 1);
         p.activations = Model<Device>::activation_bytes(
             c, std::max({o.slots, std::min(o.max_tokens_per_pass, o.slots * longest_prompt), longest_prompt}),

@@ -1,16 +1,42 @@
 // kv_cache.cuh: keys and values of the sequences being written, in rings, and attention over them.
 //
-// A slot holds one sequence. In a layer with a window a slot keeps the tiles of keys that a query can still
-// see, in a ring, and the tiles with sinks apart; in a layer without one it keeps all tiles up to the limit.
-// The tiles are those of layers/attention.cuh, aligned to positions, and are walked with its kernels in its
-// order: a decoded row equals the row of a training pass bit for bit. Keys are stored rotated.
+// A slot holds one sequence. In a layer with a window a slot keeps the keys that a query can still see, in a
+// ring, and the sinks apart; in a layer without one it keeps all keys up to the limit. Keys are stored
+// rotated. What lies beyond the newest position of a slot is stale: anything (the sequence before, or never
+// written memory); no stale number is multiplied, not even by 0.
 //
-// A tile is stale beyond the newest position of its slot and holds anything there (the sequence before, or
-// never written memory); no stale number is multiplied, not even by 0.
+// On the CPU rings consist of the tiles of layers/attention.cuh, aligned to positions, and are walked with
+// its kernels in its order: a decoded row equals the row of a training pass bit for bit. On a GPU a ring has
+// a row for each key of the window and is walked as it lies, in splits of a fixed size: equal to rounding.
 #pragma once
 #include <vector>
 
 #include "layers/attention.cuh"
+
+template <class Device>
+class KvCache;
+
+// What the caches of all devices have.
+class CacheSizes {
+  public:
+    CacheSizes(int slots, int limit, int G, int E) : slots_(slots), limit_(limit), G_(G), E_(E) {}
+    int slots() const { return slots_; }
+    int limit() const { return limit_; }
+    int G() const { return G_; }
+    int E() const { return E_; }
+    // Fails if the slot or the position is outside the cache.
+    void check(int slot, int position) const {
+        if (slot < 0 || slot >= slots_ || position < 0 || position >= limit_)
+            fail(format("slot %d, position %d: the cache has %d slots of %d positions", slot, position,
+                        slots_, limit_),
+                 "raise --max-new-tokens or --slots");
+    }
+
+  protected:
+    int slots_, limit_, G_, E_;
+};
+
+// ---- CPU ------------------------------------------------------------------------------------------------
 
 namespace attention {
 
@@ -29,11 +55,12 @@ Panel value_panel(int E, int e) {
 }  // namespace attention
 
 template <class T>
-class KvCache {
+class KvCache<CpuDevice<T>> : public CacheSizes {
   public:
-    // One window per layer; positions 0 .. limit-1 in each of `slots` slots.
-    KvCache(CpuDevice<T>& device, const std::vector<Window>& windows, int slots, int limit, int G, int E)
-        : slots_(slots), limit_(limit), G_(G), E_(E) {
+    // One window per layer; positions 0 .. limit-1 in each of `slots` slots. H is for GPUs' workspace.
+    KvCache(CpuDevice<T>& device, const std::vector<Window>& windows, int slots, int limit, int /*H*/, int G,
+            int E)
+        : CacheSizes(slots, limit, G, E) {
         size_t offset = 0;
         for (const Window& w : windows) {
             layers_.push_back(make_layer(w, limit, offset));
@@ -43,17 +70,13 @@ class KvCache {
     }
 
     // Bytes of one slot, for memory plans: flat in the limit once that is beyond the window.
-    static size_t bytes_per_slot(const std::vector<Window>& windows, int limit, int G, int E) {
+    static size_t bytes_per_slot(const std::vector<Window>& windows, int limit, int /*H*/, int G, int E) {
         size_t tiles = 0;
         for (const Window& w : windows) tiles += make_layer(w, limit, 0).tiles();
         return tiles * G * tile_size(E) * sizeof(T);
     }
 
-    int slots() const { return slots_; }
-    int limit() const { return limit_; }
     int layers() const { return int(layers_.size()); }
-    int G() const { return G_; }
-    int E() const { return E_; }
     const Window& window(int layer) const { return layers_[layer].window; }
     T* data() { return data_.data(); }
     size_t size() const { return data_.size(); }
@@ -101,14 +124,6 @@ class KvCache {
             attention::for_tiles(window(layer), length, length, 0, (length - 1) / attention::tile + 1, f);
     }
 
-    // Fails if the slot or the position is outside the cache.
-    void check(int slot, int position) const {
-        if (slot < 0 || slot >= slots_ || position < 0 || position >= limit_)
-            fail(format("slot %d, position %d: the cache has %d slots of %d positions", slot, position,
-                        slots_, limit_),
-                 "raise --max-new-tokens or --slots");
-    }
-
   private:
     struct Layer {
         Window window;
@@ -131,7 +146,6 @@ class KvCache {
         return l.offset + ((size_t(slot) * G_ + g) * l.tiles() + at) * tile_size();
     }
 
-    int slots_, limit_, G_, E_;
     std::vector<Layer> layers_;
     Buffer<T, CpuDevice<T>> data_;
 };
@@ -139,7 +153,7 @@ class KvCache {
 // Writes the newest token of B sequences, rows of qkv (B, Q), queries and keys rotated, to their slots (B) at
 // their positions (B).
 template <class T>
-void cache_append(CpuDevice<T>&, KvCache<T>& cache, int layer, const T* qkv, const int* slots,
+void cache_append(CpuDevice<T>&, KvCache<CpuDevice<T>>& cache, int layer, const T* qkv, const int* slots,
                   const int* positions, int B, int H) {
     const size_t Q = size_t(H + 2 * cache.G()) * cache.E(), key = size_t(H) * cache.E(),
                  value = key + size_t(cache.G()) * cache.E();
@@ -152,7 +166,8 @@ void cache_append(CpuDevice<T>&, KvCache<T>& cache, int layer, const T* qkv, con
 // Writes a prompt of `length` tokens, rows of a prefill pass's qkv (length, Q), to a slot: the tiles that
 // later tokens can see.
 template <class T>
-void cache_prompt(CpuDevice<T>&, KvCache<T>& cache, int layer, int slot, const T* qkv, int length, int H) {
+void cache_prompt(CpuDevice<T>&, KvCache<CpuDevice<T>>& cache, int layer, int slot, const T* qkv, int length,
+                  int H) {
     const size_t Q = size_t(H + 2 * cache.G()) * cache.E(), key = size_t(H) * cache.E(),
                  value = key + size_t(cache.G()) * cache.E();
     if (length > 0) cache.check(slot, length - 1);
@@ -167,8 +182,8 @@ namespace attention {
 // R query heads of one group at `position`, rows of `query`, against the tiles of their sequence; out as
 // query. Flattened, as GCC else leaves steps of the register block as calls, with its sums in memory.
 template <int R, class T>
-__attribute__((flatten)) void decode_rows(T* out, const T* query, const KvCache<T>& cache, int layer,
-                                          int slot, int g, int position, Pieces<T> scratch) {
+__attribute__((flatten)) void decode_rows(T* out, const T* query, const KvCache<CpuDevice<T>>& cache,
+                                          int layer, int slot, int g, int position, Pieces<T> scratch) {
     constexpr int L = lanes<T>, V = tile / L;
     const int E = cache.E(), ld = padded<T>(E);
     const Window window = cache.window(layer);
@@ -229,9 +244,9 @@ __attribute__((flatten)) void decode_rows(T* out, const T* query, const KvCache<
 
 // The same for 1 <= rows <= 8 known at run time.
 template <class T, int... I>
-void decode_rows(int rows, T* out, const T* query, const KvCache<T>& cache, int layer, int slot, int g,
-                 int position, Pieces<T> scratch, std::integer_sequence<int, I...>) {
-    using Kernel = void (*)(T*, const T*, const KvCache<T>&, int, int, int, int, Pieces<T>);
+void decode_rows(int rows, T* out, const T* query, const KvCache<CpuDevice<T>>& cache, int layer, int slot,
+                 int g, int position, Pieces<T> scratch, std::integer_sequence<int, I...>) {
+    using Kernel = void (*)(T*, const T*, const KvCache<CpuDevice<T>>&, int, int, int, int, Pieces<T>);
     static constexpr Kernel kernels[] = {decode_rows<I + 1, T>...};
     kernels[rows - 1](out, query, cache, layer, slot, g, position, scratch);
 }
@@ -241,8 +256,8 @@ void decode_rows(int rows, T* out, const T* query, const KvCache<T>& cache, int 
 // out (B, H*E) of the newest tokens of B sequences, whose rows of qkv (B, Q) were appended to their slots (B)
 // at positions (B). One pass over a tile serves all query heads of its group.
 template <class T>
-void attention_decode(CpuDevice<T>& device, T* out, const T* qkv, const KvCache<T>& cache, int layer,
-                      const int* slots, const int* positions, int B, int H) {
+void attention_decode(CpuDevice<T>& device, T* out, const T* qkv, const KvCache<CpuDevice<T>>& cache,
+                      int layer, const int* slots, const int* positions, int B, int H) {
     using namespace attention;
     const int G = cache.G(), E = cache.E(), group = H / G;
     const size_t Q = size_t(H + 2 * G) * E, scratch_size = 8 * (2 * padded<T>(E) + tile);
@@ -264,3 +279,110 @@ void attention_decode(CpuDevice<T>& device, T* out, const T* qkv, const KvCache<
         }
     }
 }
+
+// ---- CUDA -----------------------------------------------------------------------------------------------
+
+#ifdef SWARR_CUDA
+// Position p lies in row p while there are rows, then in turn in the rows behind the sinks: sinks + (p -
+// sinks) % W. So the first min(p + 1, rows) rows are just what a query at p sees.
+template <class T>
+struct CacheLayer {
+    T* data;             // of slot 0: (2: keys and values, G, rows, E)
+    size_t slot_stride;  // numbers from one slot to the next
+    int rows, sinks;
+    SWARR_WINDOW int row(int position) const {
+        return position < rows ? position : sinks + (position - sinks) % (rows - sinks);
+    }
+};
+
+// One slot's layers lie in sequence. E must be a multiple of 16.
+template <class T>
+class KvCache<CudaDevice<T>> : public CacheSizes {
+  public:
+    // Keys that one block of attention_decode takes: fixed, so that a result depends on the sequence alone.
+    static constexpr int split = 256;
+
+    // One window per layer; positions 0 .. limit-1 in each of `slots` slots; H query heads.
+    KvCache(CudaDevice<T>& device, const std::vector<Window>& windows, int slots, int limit, int H, int G,
+            int E)
+        : CacheSizes(slots, limit, G, E), device_(device), windows_(windows), H_(H) {
+        if (E % 16 || E > 128)
+            fail(format("heads of %d numbers", E), "the CUDA device takes multiples of 16 up to 128");
+        size_t size = 0;
+        for (const Window& w : windows) size += layer_size(w, limit, G, E);
+        data_ = Buffer<T, CudaDevice<T>>(device, size_t(slots) * size, Memory::cache);
+        for (const Window& w : windows) {
+            T* at = layers_.empty()
+                        ? data_.data()
+                        : layers_.back().data + layer_size(windows[layers_.size() - 1], limit, G, E);
+            layers_.push_back({at, size, rows(w, limit), w.width == 0 ? 0 : w.sinks});
+        }
+        workspace_ = Buffer<float, CudaDevice<T>>(
+            device, size_t(slots) * workspace_size(windows, limit, H, E), Memory::cache);
+    }
+
+    // Bytes of one slot, for memory plans, with its share of attention_decode's workspace.
+    static size_t bytes_per_slot(const std::vector<Window>& windows, int limit, int H, int G, int E) {
+        size_t size = 0;
+        for (const Window& w : windows) size += layer_size(w, limit, G, E);
+        return size * sizeof(T) + workspace_size(windows, limit, H, E) * sizeof(float);
+    }
+
+    int layers() const { return int(layers_.size()); }
+    int H() const { return H_; }
+    const Window& window(int layer) const { return windows_[size_t(layer)]; }
+    const CacheLayer<T>& layer(int l) const { return layers_[size_t(l)]; }
+    int splits(int l) const { return (layer(l).rows + split - 1) / split; }
+    T* data() { return data_.data(); }
+    size_t size() const { return data_.size(); }
+    // (slots, H, splits, E) sums and then (slots, H, splits) pairs of their maximum and weight, for the layer
+    // with the most splits.
+    float* workspace() const { return workspace_.data(); }
+
+    // Copies a sequence of `length` tokens from one slot to another, in all layers.
+    void copy(int from, int to, int length) {
+        for (int l = 0, end; l < layers(); l = end) {
+            const CacheLayer<T>& first = layer(l);
+            for (end = l + 1; end < layers() && layer(end).rows == first.rows;) end++;
+            const size_t pitch = size_t(first.rows) * E_ * sizeof(T),
+                         width = size_t(std::min(length, first.rows)) * E_ * sizeof(T);
+            CUDA_CHECK(cudaMemcpy2DAsync(first.data + to * first.slot_stride, pitch,
+                                         first.data + from * first.slot_stride, pitch, width,
+                                         size_t(end - l) * 2 * G_, cudaMemcpyDeviceToDevice, device_.stream));
+        }
+    }
+
+  private:
+    static int rows(const Window& w, int limit) {
+        return w.width == 0 || w.width >= limit - w.sinks ? limit : w.sinks + w.width;
+    }
+    static size_t layer_size(const Window& w, int limit, int G, int E) {
+        return size_t(rows(w, limit)) * 2 * G * E;
+    }
+    static size_t workspace_size(const std::vector<Window>& windows, int limit, int H, int E) {
+        int most = 0;
+        for (const Window& w : windows) most = std::max(most, (rows(w, limit) + split - 1) / split);
+        return size_t(most) * H * (E + 2);
+    }
+
+    CudaDevice<T>& device_;
+    std::vector<Window> windows_;
+    int H_;
+    std::vector<CacheLayer<T>> layers_;
+    Buffer<T, CudaDevice<T>> data_;
+    mutable Buffer<float, CudaDevice<T>> workspace_;
+};
+
+// As on the CPU, but slots and positions (B) lie on the device and are not checked. A slot of -1 is padding:
+// nothing is written for it, and attention_decode gives it zeros. B is at most the cache's slots.
+template <class T>
+void cache_append(CudaDevice<T>&, KvCache<CudaDevice<T>>& cache, int layer, const T* qkv, const int* slots,
+                  const int* positions, int B, int H);
+template <class T>
+void attention_decode(CudaDevice<T>&, T* out, const T* qkv, const KvCache<CudaDevice<T>>& cache, int layer,
+                      const int* slots, const int* positions, int B, int H);
+// `slot` and `length` are the host's, and checked.
+template <class T>
+void cache_prompt(CudaDevice<T>&, KvCache<CudaDevice<T>>& cache, int layer, int slot, const T* qkv,
+                  int length, int H);
+#endif

@@ -62,7 +62,7 @@ SelfTest window_self_test(Model<Device>& model) {
 
     // 2 and 3, on each layer's own rows while the whole pass runs.
     Device& dev = model.dev;
-    KvCache<Device> one(dev, layer_windows(c), 1, N, c.kv_heads, c.head_dim);
+    KvCache<Device> one(dev, layer_windows(c), 1, N, c.heads, c.kv_heads, c.head_dim);
     Buffer<T, Device> rows(dev, size_t(N) * Q, Memory::workspace), out(dev, size_t(N) * A, Memory::workspace),
         decoded_row(dev, A, Memory::workspace);
     Buffer<S, Device> lse(dev, size_t(N) * size_t(c.heads), Memory::workspace);
@@ -109,7 +109,7 @@ SelfTest window_self_test(Model<Device>& model) {
     const std::vector<S> whole = read(model.hidden() + size_t(prompt) * D, size_t(N - prompt) * D);
 
     // 1
-    KvCache<Device> cache(dev, layer_windows(c), 1, N, c.kv_heads, c.head_dim);
+    KvCache<Device> cache(dev, layer_windows(c), 1, N, c.heads, c.kv_heads, c.head_dim);
     batch.clear();
     batch.add(ids.data(), prompt);
     model.forward(batch,

@@ -69,7 +69,7 @@ bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOp
     run.start();
     auto save = [&](int64_t step) {
         run.save(step, [&](const std::string& folder, Json& state) {
-            write_model_folder(trainer, source, folder);
+            write_model_folder(trainer.model, trainer.weights(), source, folder);
             trainer.save(folder, state);
         });
     };

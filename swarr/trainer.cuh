@@ -81,8 +81,6 @@ void each_pass(const std::vector<Sequence>& sequences, int max_tokens, bool pack
 // One pass over packed documents: forward, loss, and backward if `learn`. `args` brings targets,
 // coefficients, scale and where results go; sizes, hidden states and gradients are filled in here.
 template <class Device>
-using DeviceTokenLoss = TokenLoss<typename Device::real, typename Device::stat>;
-template <class Device>
 TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<Device>& workspace, const Batch& batch,
                        DeviceTokenLoss<Device> args, bool learn) {
     model.forward(batch);
@@ -280,18 +278,17 @@ inline StepCost step_cost(const ModelConfig& c, const std::vector<Sequence>& seq
     return cost;
 }
 
-// A model folder: config, weights in F32, and the tokenizer's files as they are in `source`.
-template <class Device>
-void write_model_folder(const Trainer<Device>& trainer, const std::string& source,
+// A model folder: config, the given weights (the model's own or its trainer's) in F32, and the tokenizer's
+// files as they are in `source`.
+template <class Device, class Number>
+void write_model_folder(const Model<Device>& model, const Number* weights, const std::string& source,
                         const std::string& folder) {
-    const Model<Device>& model = trainer.model;
     ModelConfig config = model.config;
     config.dtype = "float32";
     save_config(config, folder);
     SafetensorsWriter writer;
     std::vector<typename Device::stat> space;
-    model.add_parameters(writer, "", model.dev.view(trainer.weights(), model.layout.total, space),
-                         Dtype::F32);
+    model.add_parameters(writer, "", model.dev.view(weights, model.layout.total, space), Dtype::F32);
     writer.write_model(folder);
     carry_files(source, folder);
 }

@@ -52,9 +52,10 @@ struct Options {
         cli.option("--max-new-tokens", max_new_tokens, "longest answer", "Sampling")
             ->check(CLI::Range(1, 1 << 24));
         cli.option("--seed", seed, "of the samples", "Sampling");
-        cli.option("--slots", slots, "answers written at once; changes speed and memory only", "Speed");
+        cli.option("--slots", slots, "answers written at once; changes speed and memory only", "Speed")
+            ->check(CLI::Range(1, 65536));
         cli.option("--max-tokens-per-pass", max_tokens, "prompt tokens read at once", "Speed")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 1 << 26));
         device.add_to(cli, "Speed");
         cli.option("--out", out, "folder of the results; default: beside the model", "Results");
         cli.option("--compare", compare, "two folders of results: the paired difference", "Results")

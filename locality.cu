@@ -53,7 +53,7 @@ struct Options {
         cli.option("--out", out, "folder for locality.json and locality.html; default: runs/locality",
                    "Output");
         cli.option("--max-tokens-per-pass", max_tokens, "tokens of one pass", "Speed")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 1 << 26));
         device.add_to(cli, "Speed");
     }
 };
@@ -324,9 +324,10 @@ int main(int argc, char** argv) {
         if (o.windows.empty()) o.windows = default_windows(sets);
         std::sort(o.windows.begin(), o.windows.end());
         o.windows.erase(std::unique(o.windows.begin(), o.windows.end()), o.windows.end());
-        if (o.windows[0] < 1)
-            throw UsageError("--windows: " + std::to_string(o.windows[0]) + " is not a window",
-                             "windows start at 1");
+        for (int w : {o.windows[0], o.windows.back()})
+            if (w < 1 || w > 1 << 30)
+                throw UsageError("--windows: " + std::to_string(w) + " is not a window",
+                                 "windows start at 1 and end at 1073741824");
         cli.print();
         source.print();
 

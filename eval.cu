@@ -19,9 +19,10 @@ struct Options {
     ModelOptions model;
     std::vector<std::string> data, compare, contamination;
     std::string out, template_name, system, input_key, label_key, write_sft, prompt, verify_only;
-    std::string answer_format = "boxed", mode = "rl", device = "auto";
+    std::string answer_format = "boxed", mode = "rl";
+    DeviceOptions device;
     std::vector<int> ids;
-    int samples = 4, max_new_tokens = 2048, slots = 32, max_tokens = 4096, threads = 0, sft_per_problem = 4;
+    int samples = 4, max_new_tokens = 2048, slots = 32, max_tokens = 4096, sft_per_problem = 4;
     Sampling sampling;
     int64_t limit = 0;
     uint64_t seed = 1;
@@ -54,10 +55,7 @@ struct Options {
         cli.option("--slots", slots, "answers written at once; changes speed and memory only", "Speed");
         cli.option("--max-tokens-per-pass", max_tokens, "prompt tokens read at once", "Speed")
             ->check(CLI::PositiveNumber);
-        cli.option("--threads", threads, "CPU threads; 0 = OMP_NUM_THREADS or all", "Speed")
-            ->check(CLI::Range(0, 4096));
-        cli.option("--device", device, "auto, cpu or cuda", "Speed")
-            ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+        device.add_to(cli, "Speed");
         cli.option("--out", out, "folder of the results; default: beside the model", "Results");
         cli.option("--compare", compare, "two folders of results: the paired difference", "Results")
             ->expected(2);
@@ -99,14 +97,14 @@ std::vector<int> prompt_ids(const Options& o, const ModelSource& s) {
     return s.encode(Json::array({{{"role", "user"}, {"content", o.prompt}}}), o.system);
 }
 
-int answer_one(const Options& o, const ModelSource& s) {
+template <class Device>
+int answer_one(const Options& o, const ModelSource& s, Device& device) {
     std::vector<int> ids = prompt_ids(o, s);
-    Cpu device;
-    Model<Cpu> model(device, s.config);
+    Model<Device> model(device, s.config);
     model.load(s.folder);
     GenerateOptions g = generate_options(o, s, int(ids.size()));
     g.slots = 1;
-    Generator<Cpu> generator(model, g);
+    Generator<Device> generator(model, g);
     Prompt prompt;
     prompt.key = problem_key(o.prompt);
     prompt.max_new_tokens = o.max_new_tokens;
@@ -131,25 +129,28 @@ int answer_one(const Options& o, const ModelSource& s) {
     return 0;
 }
 
-int print_logits(const Options& o, const ModelSource& s) {
+template <class Device>
+int print_logits(const Options& o, const ModelSource& s, Device& device) {
     std::vector<int> ids = prompt_ids(o, s);
     for (int id : ids)
         if (id < 0 || id >= s.config.vocab)
             throw UsageError(format("--ids: %d is outside the vocabulary of %d", id, s.config.vocab),
                              "ids count from 0");
     if (ids.empty()) throw UsageError("--logits needs --prompt or --ids", "for example --ids 1,403,407");
-    Cpu device;
-    Model<Cpu> model(device, s.config);
+    Model<Device> model(device, s.config);
     model.load(s.folder);
     Batch batch;
     batch.add(ids.data(), int(ids.size()));
     model.forward(batch);
     const int V = s.config.vocab;
-    std::vector<float> row(static_cast<size_t>(V));
+    using S = typename Device::stat;
+    Buffer<S, Device> logits(device, size_t(V), Memory::workspace);
+    std::vector<S> row(static_cast<size_t>(V));
     std::printf("{\"ids\": %s, \"logits\": [", Json(ids).dump().c_str());
     for (size_t t = 0; t < ids.size(); t++) {
-        head_logits(device, row.data(), model.hidden() + t * size_t(s.config.hidden), model.head(), 1,
+        head_logits(device, logits.data(), model.hidden() + t * size_t(s.config.hidden), model.head(), 1,
                     s.config.hidden, V);
+        device.download(row.data(), logits.data(), row.size() * sizeof(S));
         for (int v = 0; v < V; v++)
             std::printf("%s%.9g", v ? ", " : t ? "],\n[" : "\n[", double(row[size_t(v)]));
     }
@@ -157,13 +158,13 @@ int print_logits(const Options& o, const ModelSource& s) {
     return 0;
 }
 
-int self_test(const Options& o, const ModelSource& s) {
+template <class Device>
+int self_test(const ModelSource& s, Device& device) {
     Timer timer;
     const ModelConfig shortened = self_test_config(s.config);
     std::printf("%s\n", window_runs(s.config).c_str());
-    std::printf("for the test: %s (%s)\n", window_runs(shortened).c_str(), device_line(o.device).c_str());
-    Cpu device;
-    Model<Cpu> model(device, shortened);
+    std::printf("for the test: %s\n", window_runs(shortened).c_str());
+    Model<Device> model(device, shortened);
     model.load(s.folder);
     SelfTest test = window_self_test(model);
     for (const std::string& line : test.lines) std::printf("%s\n", line.c_str());
@@ -226,14 +227,21 @@ Json settings_of(const Options& o, const ModelSource& s, const Set& set) {
             {"problems", set.problems.size()}};
 }
 
-void print_plan(const GenerateOptions& g, const ModelSource& s, int longest) {
-    auto plan = Generator<Cpu>::plan(s.config, g, longest);
-    print_memory_plan({{"weights", double(plan.weights)},
-                       {format("KV cache (%d slots of ", g.slots + 1) + bytes_text(double(plan.slot)) + ")",
-                        double(plan.cache)},
-                       {"activations", double(plan.activations)},
-                       {"logits", double(plan.logits)}},
-                      "lower --slots or --max-tokens-per-pass");
+template <class Device>
+void check_memory(const Device& device, const Options& o, const ModelSource& s, int longest) {
+    const GenerateOptions g = generate_options(o, s, longest);
+    check_memory(
+        device.free_memory(), {{"--slots", g.slots, 1}, {"--max-tokens-per-pass", g.max_tokens_per_pass, 1}},
+        [&](const std::vector<int64_t>& v) -> MemoryPlan {
+            GenerateOptions with = g;
+            with.slots = int(v[0]), with.max_tokens_per_pass = int(v[1]);
+            auto plan = Generator<Device>::plan(s.config, with, longest);
+            return {{"weights", double(plan.weights)},
+                    {format("KV cache (%d slots of ", with.slots + 1) + bytes_text(double(plan.slot)) + ")",
+                     double(plan.cache)},
+                    {"activations", double(plan.activations)},
+                    {"logits", double(plan.logits)}};
+        });
 }
 
 SampleRow judged(const ModelSource& s, const Problem& p, Rollout r) {
@@ -252,9 +260,10 @@ SampleRow judged(const ModelSource& s, const Problem& p, Rollout r) {
 }
 
 // Draws what is missing. False if a signal ended it early.
+template <class Device>
 bool draw_samples(const Options& o, const ModelSource& s, const Set& set, EvaluationFolder& folder,
-                  Model<Cpu>& model) {
-    Generator<Cpu> generator(model, generate_options(o, s, set.longest));
+                  Model<Device>& model) {
+    Generator<Device> generator(model, generate_options(o, s, set.longest));
     int64_t done = 0, right = 0, total = int64_t(set.problems.size()) * o.samples;
     for (size_t i = 0; i < set.problems.size(); i++) {
         Prompt prompt;
@@ -333,7 +342,8 @@ std::string results_folder(const Options& o, const std::string& model, const Mod
 }
 
 // All sets under one model. Returns the results' folder; empty if a signal ended it.
-std::string evaluate(const Options& o, const std::string& model_path) {
+template <class Device>
+std::string evaluate(const Options& o, const std::string& model_path, Device& device) {
     ModelSource s(model_path, o.model, o.template_name);
     s.print();
     std::vector<Set> sets;
@@ -351,7 +361,7 @@ std::string evaluate(const Options& o, const std::string& model_path) {
         std::printf(
             "note: the model has %d positions: the answer to the longest prompt ends after %d tokens\n",
             s.config.max_positions, room);
-    print_plan(generate_options(o, s, longest), s, longest);
+    check_memory(device, o, s, longest);
     if (o.dry_run) {
         for (const Set& set : sets) {
             dry_run(o, s, set);
@@ -362,8 +372,7 @@ std::string evaluate(const Options& o, const std::string& model_path) {
     }
 
     const std::string out = results_folder(o, model_path, s);
-    Cpu device;
-    std::unique_ptr<Model<Cpu>> model;
+    std::unique_ptr<Model<Device>> model;
     std::unique_ptr<FileWriter> sft;
     if (!o.write_sft.empty()) sft = std::make_unique<FileWriter>(o.write_sft);
     int64_t sft_lines = 0;
@@ -372,7 +381,7 @@ std::string evaluate(const Options& o, const std::string& model_path) {
         bool complete = true;
         if (folder.missing(set.problems, o.samples)) {
             if (!model) {
-                model = std::make_unique<Model<Cpu>>(device, s.config);
+                model = std::make_unique<Model<Device>>(device, s.config);
                 model->load(s.folder);
             }
             complete = draw_samples(o, s, set, folder, *model);
@@ -478,32 +487,36 @@ int main(int argc, char** argv) {
         if (!o.verify_only.empty())
             return verifier::verify_file(
                 o.verify_only, o.mode == "rl" ? verifier::Mode::rl : verifier::Mode::lenient, stdout, stderr);
-        if (o.threads) omp_set_num_threads(o.threads);
         catch_signals();
         const bool one_text = cli.given("--prompt") || cli.given("--ids") || o.logits;
         const Defaults chosen = choose_defaults(cli, o, one_text);
         check_sampling(o.sampling);
         if (o.self_test || one_text) {
             ModelSource source(o.model.model, o.model, o.template_name);
-            return o.self_test ? self_test(o, source)
-                   : o.logits  ? print_logits(o, source)
-                               : answer_one(o, source);
+            auto body = [&](auto& device) {
+                return o.self_test ? self_test(source, device)
+                       : o.logits  ? print_logits(o, source, device)
+                                   : answer_one(o, source, device);
+            };
+            return on_device(o.device, body, stderr);
         }
         cli.print();
-        std::printf("%s\n", device_line(o.device).c_str());
-        std::string before;
-        if (!chosen.against.empty()) {
-            before = evaluate(o, chosen.against);
-            if (before.empty()) return 0;
-        }
-        const std::string results = evaluate(o, o.model.model);
-        if (results.empty()) return 0;
-        if (!before.empty()) print_comparison(before, results);
-        std::printf("results: %s\nnext: %s\n", results.c_str(),
-                    chosen.next.empty() ? ("./eval --compare " + results + " OTHER    or    ./eval --model " +
-                                           o.model.model + " --write-sft correct.jsonl")
-                                              .c_str()
-                                        : chosen.next.c_str());
-        return 0;
+        return on_device(o.device, [&](auto& device) {
+            std::string before;
+            if (!chosen.against.empty()) {
+                before = evaluate(o, chosen.against, device);
+                if (before.empty()) return 0;
+            }
+            const std::string results = evaluate(o, o.model.model, device);
+            if (results.empty()) return 0;
+            if (!before.empty()) print_comparison(before, results);
+            std::printf("results: %s\nnext: %s\n", results.c_str(),
+                        chosen.next.empty()
+                            ? ("./eval --compare " + results + " OTHER    or    ./eval --model " +
+                               o.model.model + " --write-sft correct.jsonl")
+                                  .c_str()
+                            : chosen.next.c_str());
+            return 0;
+        });
     });
 }

@@ -15,10 +15,11 @@
 #include "source.h"
 
 struct Options {
-    std::string scorer, out, truncation = "exact", only = "all", template_name, device = "auto";
+    std::string scorer, out, truncation = "exact", only = "all", template_name;
+    DeviceOptions device;
     std::vector<std::string> sets;
     std::vector<int> windows;
-    int stride = 1, max_tokens = 8192, examples = 6, threads = 0;
+    int stride = 1, max_tokens = 8192, examples = 6;
     int64_t limit = 0;
     bool keep_prompt = false;
     double threshold = 0.01;
@@ -53,10 +54,7 @@ struct Options {
                    "Output");
         cli.option("--max-tokens-per-pass", max_tokens, "tokens of one pass", "Speed")
             ->check(CLI::PositiveNumber);
-        cli.option("--threads", threads, "CPU threads; 0 = OMP_NUM_THREADS or all", "Speed")
-            ->check(CLI::Range(0, 4096));
-        cli.option("--device", device, "auto, cpu or cuda", "Speed")
-            ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+        device.add_to(cli, "Speed");
     }
 };
 
@@ -180,7 +178,8 @@ std::vector<int> default_windows(const std::vector<TextSet>& sets) {
 
 // One answer for the page: tokens, p under a fine grid of windows, and the tokens it leans on: those whose
 // entry into the window raises p most.
-Json example(LocalityScorer<Cpu>& scorer, const ModelSource& source, const LocalityText& text,
+template <class Device>
+Json example(LocalityScorer<Device>& scorer, const ModelSource& source, const LocalityText& text,
              LocalityOptions options, const std::string& set) {
     const int longest = int(text.ids.size());
     if (longest <= 160 && options.truncation == Truncation::exact) {
@@ -318,7 +317,6 @@ int main(int argc, char** argv) {
         if (o.stride > 1 && o.truncation == "masked")
             throw UsageError("--stride has no meaning with --truncation masked", "leave one of them out");
         if (o.out.empty()) o.out = "runs/locality";
-        if (o.threads) omp_set_num_threads(o.threads);
 
         const ModelSource source(o.scorer, ModelOptions{}, o.template_name);
         std::vector<TextSet> sets;
@@ -330,7 +328,6 @@ int main(int argc, char** argv) {
             throw UsageError("--windows: " + std::to_string(o.windows[0]) + " is not a window",
                              "windows start at 1");
         cli.print();
-        std::printf("%s\n", device_line(o.device).c_str());
         source.print();
 
         LocalityOptions options;
@@ -340,81 +337,83 @@ int main(int argc, char** argv) {
         options.keep_prompt = o.keep_prompt;
         options.max_tokens_per_pass = o.max_tokens;
         options.threshold = o.threshold;
-        Cpu device;
-        LocalityScorer<Cpu> scorer(device, source.config, source.folder);
-        const size_t middle = o.windows.size() / 2;
-        Json result = {{"schema", 1},
-                       {"scorer", source.folder},
-                       {"truncation", o.truncation},
-                       {"stride", o.stride},
-                       {"keep_prompt", o.keep_prompt},
-                       {"only", o.only},
-                       {"threshold", o.threshold},
-                       {"windows", o.windows},
-                       {"histogram_window", o.windows[middle]},
-                       {"sets", Json::array()}};
-        Json examples = Json::array();
-        Progress progress(int64_t(sets.size()));
-        for (const TextSet& set : sets) {
-            std::vector<TextLocality> scores = scorer.score(set.texts, options);
-            Json of_set = {{"name", set.name}, {"path", set.path}, {"texts", set.texts.size()}};
-            Json windows = Json::array(), texts = Json::array();
-            for (size_t w = 0; w < o.windows.size(); w++) {
-                WindowScore s = window_score(set.texts, scores, options, w);
-                of_set["tokens"] = s.response_tokens;
-                windows.push_back({{"window", s.window},
-                                   {"L", s.L.mean},
-                                   {"low", s.L.low},
-                                   {"high", s.L.high},
-                                   {"tokens", s.tokens},
-                                   {"log_gap", s.log_gap},
-                                   {"ratio", s.ratio},
-                                   {"small_gap_frac", s.small},
-                                   {"kl", s.kl},
-                                   {"needs_more", s.needs_more}});
+        return on_device(o.device, [&](auto& device) {
+            LocalityScorer<std::decay_t<decltype(device)>> scorer(device, source.config, source.folder);
+            const size_t middle = o.windows.size() / 2;
+            Json result = {{"schema", 1},
+                           {"scorer", source.folder},
+                           {"truncation", o.truncation},
+                           {"stride", o.stride},
+                           {"keep_prompt", o.keep_prompt},
+                           {"only", o.only},
+                           {"threshold", o.threshold},
+                           {"windows", o.windows},
+                           {"histogram_window", o.windows[middle]},
+                           {"sets", Json::array()}};
+            Json examples = Json::array();
+            Progress progress(int64_t(sets.size()));
+            for (const TextSet& set : sets) {
+                std::vector<TextLocality> scores = scorer.score(set.texts, options);
+                Json of_set = {{"name", set.name}, {"path", set.path}, {"texts", set.texts.size()}};
+                Json windows = Json::array(), texts = Json::array();
+                for (size_t w = 0; w < o.windows.size(); w++) {
+                    WindowScore s = window_score(set.texts, scores, options, w);
+                    of_set["tokens"] = s.response_tokens;
+                    windows.push_back({{"window", s.window},
+                                       {"L", s.L.mean},
+                                       {"low", s.L.low},
+                                       {"high", s.L.high},
+                                       {"tokens", s.tokens},
+                                       {"log_gap", s.log_gap},
+                                       {"ratio", s.ratio},
+                                       {"small_gap_frac", s.small},
+                                       {"kl", s.kl},
+                                       {"needs_more", s.needs_more}});
+                }
+                for (size_t d = 0; d < set.texts.size(); d++) {
+                    Json row = {
+                        {"id", set.texts[d].id}, {"outcome", set.texts[d].outcome}, {"L", Json::array()}};
+                    for (size_t w = 0; w < o.windows.size(); w++)
+                        row["L"].push_back(window_score({set.texts[d]}, {scores[d]}, options, w).L.mean);
+                    texts.push_back(row);
+                }
+                std::vector<double> histogram(20);
+                for (const TextLocality& s : scores)
+                    for (size_t i = 0; i < s.full.size(); i++)
+                        histogram[size_t(
+                            std::min(19.0, std::max(0.0, (s.full[i] - s.cut[middle][i] + 1) * 10)))]++;
+                for (double& count : histogram) count = std::log10(1 + count);
+                of_set["histogram"] = histogram;
+                of_set["windows"] = windows;
+                of_set["per_text"] = texts;
+                result["sets"].push_back(of_set);
+                for (size_t i = 0; i < std::min(size_t(o.examples), set.texts.size()); i++)
+                    examples.push_back(example(scorer, source, set.texts[i], options, set.name));
+                progress.update(int64_t(result["sets"].size()), set.name);
             }
-            for (size_t d = 0; d < set.texts.size(); d++) {
-                Json row = {{"id", set.texts[d].id}, {"outcome", set.texts[d].outcome}, {"L", Json::array()}};
-                for (size_t w = 0; w < o.windows.size(); w++)
-                    row["L"].push_back(window_score({set.texts[d]}, {scores[d]}, options, w).L.mean);
-                texts.push_back(row);
-            }
-            std::vector<double> histogram(20);
-            for (const TextLocality& s : scores)
-                for (size_t i = 0; i < s.full.size(); i++)
-                    histogram[size_t(
-                        std::min(19.0, std::max(0.0, (s.full[i] - s.cut[middle][i] + 1) * 10)))]++;
-            for (double& count : histogram) count = std::log10(1 + count);
-            of_set["histogram"] = histogram;
-            of_set["windows"] = windows;
-            of_set["per_text"] = texts;
-            result["sets"].push_back(of_set);
-            for (size_t i = 0; i < std::min(size_t(o.examples), set.texts.size()); i++)
-                examples.push_back(example(scorer, source, set.texts[i], options, set.name));
-            progress.update(int64_t(result["sets"].size()), set.name);
-        }
 
-        size_t width = 4;
-        for (const TextSet& set : sets) width = std::max(width, set.name.size());
-        std::printf("\n%-*s  %6s %8s", int(width), "L(w)", "texts", "tokens");
-        for (int w : o.windows) std::printf("  %14s", ("w = " + std::to_string(w)).c_str());
-        std::printf("\n");
-        for (const Json& set : result["sets"]) {
-            std::printf("%-*s  %6d %8d", int(width), set["name"].get<std::string>().c_str(),
-                        set["texts"].get<int>(), set["tokens"].get<int>());
-            for (const Json& w : set["windows"])
-                std::printf("  %.4f ±%.4f", w["L"].get<double>(),
-                            (w["high"].get<double>() - w["low"].get<double>()) / 2);
-            std::printf("\n%-*s  %6s %8s", int(width), "", "", "need >w");
-            for (const Json& w : set["windows"])
-                std::printf("  %13.1f%%", 100 * w["needs_more"].get<double>());
+            size_t width = 4;
+            for (const TextSet& set : sets) width = std::max(width, set.name.size());
+            std::printf("\n%-*s  %6s %8s", int(width), "L(w)", "texts", "tokens");
+            for (int w : o.windows) std::printf("  %14s", ("w = " + std::to_string(w)).c_str());
             std::printf("\n");
-        }
-        make_folders(o.out);
-        write_whole(o.out + "/locality.json", result.dump(1) + "\n");
-        write_page(o.out + "/locality.html", result, examples);
-        std::printf("\nwritten: %s/locality.json, %s/locality.html (open it in a browser)\n", o.out.c_str(),
-                    o.out.c_str());
-        return 0;
+            for (const Json& set : result["sets"]) {
+                std::printf("%-*s  %6d %8d", int(width), set["name"].get<std::string>().c_str(),
+                            set["texts"].get<int>(), set["tokens"].get<int>());
+                for (const Json& w : set["windows"])
+                    std::printf("  %.4f ±%.4f", w["L"].get<double>(),
+                                (w["high"].get<double>() - w["low"].get<double>()) / 2);
+                std::printf("\n%-*s  %6s %8s", int(width), "", "", "need >w");
+                for (const Json& w : set["windows"])
+                    std::printf("  %13.1f%%", 100 * w["needs_more"].get<double>());
+                std::printf("\n");
+            }
+            make_folders(o.out);
+            write_whole(o.out + "/locality.json", result.dump(1) + "\n");
+            write_page(o.out + "/locality.html", result, examples);
+            std::printf("\nwritten: %s/locality.json, %s/locality.html (open it in a browser)\n",
+                        o.out.c_str(), o.out.c_str());
+            return 0;
+        });
     });
 }

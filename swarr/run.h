@@ -8,7 +8,6 @@
 // --resume RUN takes every option from RUN/config.json and the newest checkpoint with a DONE; an option that
 // would change what is computed cannot be given another value then.
 #pragma once
-#include <omp.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -17,16 +16,18 @@
 #include <vector>
 
 #include "checkpoint.h"
+#include "choose_device.h"
 #include "cli.h"
 #include "config.h"
 #include "device.h"
 #include "log.h"
+#include "memory_plan.h"
 #include "signals.h"
 
 struct RunOptions {
-    std::string out, resume, device = "auto";
+    std::string out, resume;
+    DeviceOptions device;
     uint64_t seed = 1;
-    int threads = 0;
     int64_t save_every = 0, keep_last = 2, keep_every = 0, eval_every = 0, log_every = 1;
     double max_time = 0;
     bool dry_run = false;
@@ -36,10 +37,7 @@ struct RunOptions {
         cli.option("--out", out, "folder of the run; default: runs/NAME, the next free one", "Run");
         cli.option("--resume", resume, "go on with this run's newest checkpoint; auto = the newest run",
                    "Run");
-        cli.option("--device", device, "auto, cpu or cuda", "Run")
-            ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-        cli.option("--threads", threads, "CPU threads; 0 = OMP_NUM_THREADS or all", "Run")
-            ->check(CLI::Range(0, 4096));
+        device.add_to(cli, "Run");
         cli.option("--seed", seed, "of everything random", "Run");
         cli.option("--save-every", save_every, "steps between checkpoints; 0 = at the end only", "Run")
             ->check(CLI::NonNegativeNumber);
@@ -165,14 +163,6 @@ class Miniature {
     Cli& cli_;
 };
 
-inline std::string device_line(const std::string& wanted) {
-    if (wanted == "cuda")
-        fail("--device cuda: this build has no CUDA device",
-             "build with nvcc on a machine with a GPU, or use --device cpu");
-    return format("device: cpu, %d threads%s", omp_get_max_threads(),
-                  wanted == "auto" ? " (auto: this build has no CUDA device)" : "");
-}
-
 class Run {
   public:
     // Call after Cli::option(), before anything is read. Parses the command line (with the options of a
@@ -222,7 +212,6 @@ class Run {
             step_ = fields.integer("step", 0, int64_t(1) << 60);
             before_ = fields.number("time", 0, 1e12);
         }
-        if (options.threads) omp_set_num_threads(options.threads);
         if (options.out.empty()) {
             options.out = "runs/" + program_;
             for (int n = 2; std::filesystem::exists(options.out); n++)
@@ -293,26 +282,3 @@ class Run {
     Timer timer_;
     JsonlLog log_;
 };
-
-// What the run will take, by category, against what the machine has free. Errors: it cannot fit.
-inline void print_memory_plan(const std::vector<std::pair<std::string, double>>& plan,
-                              const std::string& hint) {
-    double total = 0, free = double(sysconf(_SC_AVPHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-    // What the system keeps as a cache of files it gives up on demand.
-    if (FILE* info = std::fopen("/proc/meminfo", "r")) {
-        char line[128];
-        long long kib;
-        while (std::fgets(line, sizeof line, info))
-            if (std::sscanf(line, "MemAvailable: %lld kB", &kib) == 1) free = double(kib) * 1024;
-        std::fclose(info);
-    }
-    std::string text;
-    for (const auto& [name, bytes] : plan) {
-        total += bytes;
-        text += (text.empty() ? "" : ", ") + name + " " + bytes_text(bytes);
-    }
-    std::printf("memory: %s; %s in all, %s free\n", text.c_str(), bytes_text(total).c_str(),
-                bytes_text(free).c_str());
-    if (total > free)
-        fail("this needs " + bytes_text(total) + " of memory, " + bytes_text(free) + " are free", hint);
-}

@@ -28,7 +28,7 @@ void put_model(const ScratchFolder& dir, const std::string& folder, uint64_t see
     Model<Cpu> m(dev, c);
     m.initialize(seed);
     for (size_t i = 0; i < m.layout.matrices; i++) m.params()[i] *= 12;  // texts that are not all alike
-    write_model_folder(m, dir / folder, dir / folder);
+    write_model_folder(m, m.params(), dir / folder, dir / folder);
 }
 
 void put_problems(const ScratchFolder& dir, const std::string& name, int n) {

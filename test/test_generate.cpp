@@ -104,7 +104,7 @@ std::vector<float> trainer_logp(Model<Cpu>& m, const std::vector<int>& prompt, c
     const size_t first = 3 + prompt.size() - 1;
     for (size_t i = 0; i < answer.size(); i++) target[first + i] = answer[i];
     std::vector<float> logp(size_t(b.tokens()));
-    TokenLossWorkspace<float> workspace(m.dev, b.tokens(), c.hidden, c.vocab);
+    TokenLossWorkspace<CpuDevice<float>> workspace(m.dev, b.tokens(), c.hidden, c.vocab);
     TokenLoss<float> loss;
     loss.N = b.tokens(), loss.D = c.hidden, loss.V = c.vocab;
     loss.x = m.hidden(), loss.w = m.head(), loss.targets = target.data();

@@ -23,7 +23,7 @@ std::vector<float> trained(const std::vector<float>& qkv, int N, Window w, Sizes
     return out;
 }
 
-void poison(KvCache<float>& cache) {
+void poison(KvCache<Cpu>& cache) {
     std::fill_n(cache.data(), cache.size(), NAN);
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("decoding equals training bit for bit", "[kv_cache]") {
                 auto qkv = random_array<float>(N * s.row(), i++);
                 auto want = trained(qkv, N, w, s);
                 Cpu device;
-                KvCache<float> cache(device, {w}, 1, N, s.G, s.E);
+                KvCache<Cpu> cache(device, {w}, 1, N, s.H, s.G, s.E);
                 poison(cache);
                 const int slot = 0;
                 std::vector<float> out(s.out());
@@ -64,7 +64,7 @@ TEST_CASE("slots at different positions, after prompts, reused and shared", "[kv
     const std::vector<Window> windows = {{16, 0}, {0, 0}, {40, 1}};
     const int L = int(windows.size()), limit = 300, samples = 3;
     Cpu device;
-    KvCache<float> cache(device, windows, 4, limit, s.G, s.E);
+    KvCache<Cpu> cache(device, windows, 4, limit, s.H, s.G, s.E);
     poison(cache);
     for (int round = 0; round < 2; round++)  // the second finds the numbers of the first in its memory
         for (int prompt : {1, 31, 32, 33, 64, 130}) {
@@ -112,7 +112,7 @@ TEST_CASE("threads change no bit of decoding", "[kv_cache]") {
     const int N = 700, before = omp_get_max_threads();
     auto qkv = random_array<float>(N * s.row(), 5);
     Cpu device;
-    KvCache<float> cache(device, {Window{}}, 2, N, s.G, s.E);
+    KvCache<Cpu> cache(device, {Window{}}, 2, N, s.H, s.G, s.E);
     for (int slot = 0; slot < 2; slot++) cache_prompt(device, cache, 0, slot, qkv.data(), N, s.H);
     const int slots[2] = {0, 1}, positions[2] = {N - 1, N - 200};
     std::vector<float> rows(qkv.end() - s.row(), qkv.end());
@@ -130,19 +130,19 @@ TEST_CASE("bytes of a slot are flat beyond the window", "[kv_cache]") {
     const std::vector<Window> sliding(4, Window{100, 3});
     const size_t tile = size_t(attention::tile) * 2 * 16 * sizeof(float);
     // 100 keys touch at most 5 tiles of 32, and sinks one more
-    CHECK(KvCache<float>::bytes_per_slot(sliding, 1000, 2, 16) == 4 * 6 * 2 * tile);
-    CHECK(KvCache<float>::bytes_per_slot(sliding, 100000, 2, 16) == 4 * 6 * 2 * tile);
-    CHECK(KvCache<float>::bytes_per_slot(sliding, 64, 2, 16) == 4 * 2 * 2 * tile);
-    CHECK(KvCache<float>::bytes_per_slot({Window{}}, 1000, 2, 16) == 32 * 2 * tile);
-    CHECK(KvCache<float>::bytes_per_slot({Window{}}, 2000, 2, 16) == 63 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot(sliding, 1000, 4, 2, 16) == 4 * 6 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot(sliding, 100000, 4, 2, 16) == 4 * 6 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot(sliding, 64, 4, 2, 16) == 4 * 2 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot({Window{}}, 1000, 4, 2, 16) == 32 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot({Window{}}, 2000, 4, 2, 16) == 63 * 2 * tile);
     Cpu device;
-    KvCache<float> cache(device, sliding, 3, 1000, 2, 16);
-    CHECK(device.memory.now[int(Memory::cache)] == 3 * KvCache<float>::bytes_per_slot(sliding, 1000, 2, 16));
+    KvCache<Cpu> cache(device, sliding, 3, 1000, 4, 2, 16);
+    CHECK(device.memory.now[int(Memory::cache)] == 3 * KvCache<Cpu>::bytes_per_slot(sliding, 1000, 4, 2, 16));
 }
 
 TEST_CASE("the cache refuses what it has no room for", "[kv_cache]") {
     Cpu device;
-    KvCache<float> cache(device, {Window{16, 0}}, 2, 64, 1, 8);
+    KvCache<Cpu> cache(device, {Window{16, 0}}, 2, 64, 1, 1, 8);
     std::vector<float> qkv(65 * 24), out(8);
     const int good = 0;
     for (int bad : {-1, 2})

@@ -13,7 +13,7 @@ struct Setting {
     ModelSource source{"data/ledger/base", ModelOptions{}};
     LocalityScorer<Cpu> scorer{device, source.config, source.folder};
     Model<Cpu> model{device, source.config};
-    TokenLossWorkspace<float> workspace{device, 256, source.config.hidden, source.config.vocab};
+    TokenLossWorkspace<CpuDevice<float>> workspace{device, 256, source.config.hidden, source.config.vocab};
 
     Setting() { model.load(source.folder); }
     LocalityText text(const std::string& prompt, const std::string& answer) {

@@ -29,7 +29,7 @@ void put_model(const std::string& folder) {
     Cpu dev;
     Model<Cpu> m(dev, c);
     m.initialize(5);
-    write_model_folder(m, folder, folder);
+    write_model_folder(m, m.params(), folder, folder);
 }
 
 void put_data(const ScratchFolder& dir, int lines = 10) {

@@ -33,6 +33,13 @@ inline void check_sampling(const Sampling& s) {
 
 // ---------------------------------------------------------------------------------------------------- CPU
 
+// Errors: one of the tokens (n), on the host, is -1, the mark of a row of logits that is not finite.
+inline void check_tokens(const int* token, int n) {
+    if (std::any_of(token, token + n, [](int t) { return t < 0; }))
+        fail("the model's logits are not finite (NaN or infinite)",
+             "the weights are damaged, or training diverged: try an earlier checkpoint");
+}
+
 namespace sample {
 
 constexpr int block = 1024;  // partial sums of the search for the drawn token
@@ -154,15 +161,21 @@ int row(T* logp, T* log_kept, const T* logits, int V, const Sampling& s, float u
 template <class T>
 void sample_tokens(CpuDevice<T>&, int* token, T* logp, const T* logits, const int* row, const float* uniform,
                    int n, int V, const Sampling& sampling, T* log_kept = nullptr) {
-    bool bad = false;
-#pragma omp parallel for schedule(dynamic) reduction(|| : bad) if (n > 1 && size_t(n) * V > (1 << 14))
+#pragma omp parallel for schedule(dynamic) if (n > 1 && size_t(n) * V > (1 << 14))
     for (int i = 0; i < n; i++) {
         thread_local sample::Scratch<T> scratch;
         token[i] = sample::row(&logp[i], log_kept ? &log_kept[i] : nullptr, logits + size_t(row[i]) * V, V,
                                sampling, uniform[i], scratch);
-        bad = bad || token[i] < 0;
     }
-    if (bad)
-        fail("the model's logits are not finite (NaN or infinite)",
-             "the weights are damaged, or training diverged: try an earlier checkpoint");
+    check_tokens(token, n);
 }
+
+// ---- CUDA -----------------------------------------------------------------------------------------------
+
+#ifdef SWARR_CUDA
+// As on the CPU, but every array is in the device's memory, nothing waits and nothing is allocated. A row of
+// logits that is not finite gives token -1; whoever fetches the tokens calls check_tokens().
+template <class T>
+void sample_tokens(CudaDevice<T>& device, int* token, float* logp, const float* logits, const int* row,
+                   const float* uniform, int n, int V, const Sampling& sampling, float* log_kept = nullptr);
+#endif

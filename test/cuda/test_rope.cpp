@@ -43,8 +43,10 @@ TEMPLATE_TEST_CASE("cuda: rope against double", "[cuda][rope]", CUDA_TYPES) {
         OnDevice<int, T> at(device, position);
         for (bool back : {false, true}) {
             OnDevice<T, T> y(device, x);
-            (back ? rope_backward<T> : rope_forward<T>)(device, y.data(), at.data(), device_table, s.N, s.H,
-                                                        s.G, s.E);
+            if (back)
+                rope_backward(device, y.data(), at.data(), device_table, s.N, s.H, s.G, s.E);
+            else
+                rope_forward(device, y.data(), at.data(), device_table, s.N, s.H, s.G, s.E);
             const double sign = back ? -1 : 1;
             check_close<T>(y.values(),
                            turned(x, position, table, s.N, s.H, s.G, s.E, sign, [](double v) { return v; }),

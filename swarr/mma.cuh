@@ -36,7 +36,7 @@ __device__ inline uint32_t shared_address(const void* p) {
 }
 
 // Copies of 16 bytes (4 for one float) from global to shared memory in the background; zeros if not `valid`,
-// when `from` is not read.
+// when nothing is read and `from` may point anywhere.
 template <class T>
 __device__ inline void copy_async(T* to, const T* from, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
@@ -63,15 +63,16 @@ __device__ inline void wait_copies() {
 template <int Rows, int E, int threads, class T>
 __device__ inline void copy_tile(T* tile, const T* from, size_t stride, int rows, int columns) {
     using Place = SharedTile<T, E>;
-    constexpr int total = Rows * Place::chunks;
+    constexpr int step = threads / Place::chunks;  // rows at a time
+    const int first = int(threadIdx.x) / Place::chunks, c = int(threadIdx.x) % Place::chunks;
+    if (threads % Place::chunks != 0 && first == step) return;
+    const bool inside = c * Place::chunk < columns;
+    from += first * stride + c * Place::chunk;
 #pragma unroll
-    for (int i = 0; i < (total + threads - 1) / threads; i++) {
-        const int c = int(threadIdx.x) + i * threads;
-        if (total % threads != 0 && c >= total) break;
-        const int row = c / Place::chunks, column = c % Place::chunks * Place::chunk;
-        const bool valid = row < rows && column < columns;
-        copy_async(tile + Place::offset(row, c % Place::chunks), valid ? from + row * stride + column : from,
-                   valid);
+    for (int i = 0; i < (Rows + step - 1) / step; i++, from += step * stride) {
+        const int row = first + i * step;
+        if (Rows % step != 0 && row >= Rows) break;
+        copy_async(tile + Place::offset(row, c), from, inside && row < rows);
     }
 }
 

@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(Block::threads)
 
     const KeyTiles tiles =
         key_tiles(window, doc.first, min(doc.first + Block::queries, doc.length) - 1, Block::keys);
-    const int warp = threadIdx.x / 32;
+    const int warp = warp_id();
     const int first = doc.first + warp * rows, last = min(first + rows, doc.length) - 1;
     const KeyTiles mine = first <= last ? key_tiles(window, first, last, Block::keys) : KeyTiles{0, 0, 0};
     const LeftReader<T, E> left(queries + warp * rows * E);
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(Block::threads)
         commit_copies();
     };
 
-    const int warp = threadIdx.x / 32, k = doc.first + 16 * warp, k_last = min(k + 15, doc.length - 1);
+    const int warp = warp_id(), k = doc.first + 16 * warp, k_last = min(k + 15, doc.length - 1);
     const QueryRange mine = k < doc.length ? query_range(window, k, k_last, doc.length) : QueryRange{0, 0};
     const LeftReader<T, E> key_rows(keys + 16 * warp * E), value_rows(values + 16 * warp * E);
     const float scale2 = heads.scale() * log2e;
@@ -330,7 +330,7 @@ __global__ void __launch_bounds__(Block::threads)
 
     const KeyTiles tiles =
         key_tiles(window, doc.first, min(doc.first + Block::queries, doc.length) - 1, Block::keys);
-    const int warp = threadIdx.x / 32;
+    const int warp = warp_id();
     const int first = doc.first + warp * rows, last = min(first + rows, doc.length) - 1;
     const KeyTiles mine = first <= last ? key_tiles(window, first, last, Block::keys) : KeyTiles{0, 0, 0};
     auto fetch = [&](int t, int stage) {
@@ -390,22 +390,24 @@ __global__ void __launch_bounds__(Block::threads)
     }
 }
 
-// Calls f with E rounded up to a size that kernels are compiled for.
+// Calls f with E rounded up to a size that kernels are compiled for; float, for tests, makes do with fewer.
 template <class T, class F>
 void with_head_size(int E, F f) {
-    auto is = [&](auto size) {
-        if (E > size) return false;
-        f(size);
-        return true;
-    };
+    constexpr bool half = std::is_same_v<T, bf16>;
+    using std::integral_constant;
     if (E <= 0 || E % 8 != 0 || E > 128)
         fail(format("attention on the CUDA device has no kernel for heads of %d numbers", E),
              "multiples of 8 up to 128 are compiled; or use --device cpu");
-    using std::integral_constant;
-    if (is(integral_constant<int, 32>()) || is(integral_constant<int, 64>())) return;
-    if (std::is_same_v<T, bf16> && (is(integral_constant<int, 80>()) || is(integral_constant<int, 96>())))
-        return;
-    is(integral_constant<int, 128>());
+    if (E <= 32)
+        f(integral_constant<int, 32>());
+    else if (E <= 64)
+        f(integral_constant<int, 64>());
+    else if (half && E <= 80)
+        f(integral_constant < int, half ? 80 : 128 > ());
+    else if (half && E <= 96)
+        f(integral_constant < int, half ? 96 : 128 > ());
+    else
+        f(integral_constant<int, 128>());
 }
 
 }  // namespace flash

@@ -340,6 +340,7 @@ TEST_CASE("sft, train_gpt_swa: wrong use is one error and one hint", "[program]"
     says("sft", "--resume run --out other", 2,
          "--out other with --resume run: a resumed run goes on in its own folder");
     CHECK(run_in(dir.path, "sft", "--resume run --out ./run/").code == 0);
+    CHECK(newest_checkpoint(dir / "run") == dir / "run/ckpt/step_000001");  // --steps 1, not --epochs 2
     says("sft", "--resume run --lr 0.5", 1, "--resume: --lr is 0.5 here and 0.01 in run/config.json");
     says("train_gpt_swa", "--resume run", 1, "run/config.json: a run of \"sft\", not of train_gpt_swa");
     says("train_gpt_swa", "--model m --data data.jsonl --steps 1 --sample-prompt \"\"", 2,

@@ -5,7 +5,7 @@
 
 CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
 NVCC ?= nvcc
-CUDA ?= 0
+CUDA ?= $(if $(shell command -v $(NVCC) 2>/dev/null),1,0)
 # The cards in this machine, or the oldest that is supported (newer ones then compile its PTX when a program starts).
 CUDA_ARCHS ?= $(or $(sort $(subst .,,$(shell nvidia-smi --query-gpu=compute_cap --format=csv$(comma)noheader 2>/dev/null))),80)
 NEWEST_ARCH = $(lastword $(sort $(filter 1__,$(subst compute_,,$(shell $(NVCC) --list-gpu-arch)))))

@@ -52,7 +52,9 @@ def report(name, tokens, window, attend, q, k, v, repeats):
     def both():
         torch.autograd.grad(attend(q, k, v), (q, k, v), grad)
 
-    backward = max(1e-9, median_seconds(both, q.device.type, repeats) - forward)
+    backward = median_seconds(both, q.device.type, repeats) - forward
+    if backward <= 0:
+        raise RuntimeError("backward too short to measure")
     print(f"{name}_backward {2.5 * flops / backward / 1e12:.1f} TFLOP/s", flush=True)
 
 

@@ -122,9 +122,9 @@ namespace rmsnorm {
 
 // A row is shared by blockDim.x threads: 1 to 32 of a warp (a power of two), with blockDim.y rows in a block;
 // or, where a row is long, all threads of the block. Each holds up to P packs of the row in registers.
-constexpr int block = 128, long_packs = 4, most_packs = 2048;
+constexpr int block = 128, many = 4, most_packs = 2048;
 template <int P>
-constexpr int block_limit = P == long_packs ? most_packs / long_packs : block;
+constexpr int block_limit = P == many ? most_packs / many : block;
 
 __device__ inline float row_sum(float x) {
     __shared__ float shared[32];
@@ -263,16 +263,13 @@ void for_width(int D, Run run) {
         fail(format("the CUDA norms take rows of a multiple of 8 up to %d elements, not %d",
                     most_packs * Pack<T>::size, D),
              "use --device cpu");
-    unsigned threads = 32;
     if (packs <= 32) {
+        unsigned threads = 32;
         while (threads / 2 >= unsigned(packs)) threads /= 2;
         run(std::integral_constant<int, 1>{}, dim3(threads, block / threads));
-    } else if (packs <= 128) {
-        run(std::integral_constant<int, 4>{}, dim3(threads, block / threads));
-    } else if (packs <= 256) {
-        run(std::integral_constant<int, 8>{}, dim3(threads, block / threads));
     } else {
-        run(std::integral_constant<int, long_packs>{}, dim3(blocks_for(packs, long_packs * 32) * 32));
+        const unsigned threads = blocks_for(packs, many * 32) * 32;
+        run(std::integral_constant<int, many>{}, dim3(threads, threads == 32 ? block / 32 : 1));
     }
 }
 

@@ -40,13 +40,17 @@ TEST_CASE("cuda: sft, rl_cispo, eval and locality on the miniature", "[cuda][pro
         REQUIRE(a.size() == 3);
         for (size_t i = 0; i < 3; i++) CHECK(a[i] == Approx(b[i]).epsilon(epsilon));
 
-        run("rl_cispo", "--steps 2 --prompts-per-step 2 --group-size 4 --minibatch 4 --model " + out +
-                            "-sft --out " + out + "-rl" + cuda);
+        run("rl_cispo",
+            "--steps 2 --prompts-per-step 2 --group-size 4 --minibatch 4 --max-new-tokens 80 --data "
+            "data/ledger/rl.jsonl --answer-format ledger --model " +
+                out + "-sft --out " + out + "-rl" + cuda);
         const std::vector<double> gap = column(out + "-rl/log.jsonl", "mismatch/logprob_abs_diff/max");
         REQUIRE(gap.size() >= 2);
         for (double g : gap) CHECK(g < (precision[0] == 'f' ? 1e-5 : 0.2));
 
-        run("eval", "--model " + out + "-rl --data data/ledger/test.jsonl --limit 2 --samples 2 --out " +
+        run("eval", "--model " + out +
+                        "-rl --data data/ledger/val.jsonl --answer-format ledger --max-new-tokens 80 --limit "
+                        "2 --samples 2 --out " +
                         out + "-eval" + cuda);
         run("locality",
             "--scorer data/ledger/base --windows 8,16 --limit 2 --set sft=data/ledger/sft.jsonl "

@@ -33,7 +33,7 @@ struct Options {
         cli.option("--val-data", val_data, "the same, evaluated every --eval-every steps", "Data")
             ->delimiter(',');
         cli.option("--val-samples", val_samples, "answers per problem of an evaluation", "Data")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 100000));
         cli.option("--template", template_name, "chat template; default: the model folder's", "Data");
         cli.option("--system", system, "system message in place of the template's own", "Data");
         cli.option("--input-key", input_key, "key of the question; default: the usual names", "Data");
@@ -44,7 +44,7 @@ struct Options {
             ->check(CLI::NonNegativeNumber);
 
         cli.option("--prompts-per-step", rollout.prompts_per_step, "problems of a step", "Rollout")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 1 << 20));
         cli.option("--group-size,--n", rollout.group_size, "answers per problem", "Rollout")
             ->check(CLI::Range(1, 1 << 20));
         cli.option("--max-new-tokens", rollout.max_new_tokens, "longest answer", "Rollout")
@@ -69,7 +69,7 @@ struct Options {
             ->check(CLI::IsMember({"zero", "mask", "soft"}));
         cli.option("--overlong-buffer", rollout.overlong_buffer,
                    "soft: tokens before the limit that cost reward", "Rollout")
-            ->check(CLI::NonNegativeNumber);
+            ->check(CLI::Range(0, 1 << 24));
         cli.option("--round-decimals", rollout.round_decimals,
                    "a decimal gold compares at its own digits; else exactly", "Rollout");
         cli.option("--random-reward", random_reward, "control: rewards from a coin, not from the verifier",
@@ -96,7 +96,7 @@ struct Options {
         cli.option("--entropy-coef", cispo.entropy_coef, "of an entropy bonus; 0 = none", "CISPO")
             ->check(CLI::NonNegativeNumber);
         cli.option("--minibatch", minibatch, "answers per update; 0 = all answers of a step", "CISPO")
-            ->check(CLI::NonNegativeNumber);
+            ->check(CLI::Range(0, 1 << 24));
 
         train.lr = 1e-6, train.schedule = "constant", train.weight_decay = 0;
         train.add_to(cli);
@@ -115,6 +115,11 @@ struct Options {
             throw UsageError("--model and --data are both needed",
                              "or give neither, for the built-in miniature");
         check_sampling(rollout.sampling);
+        if (rollout.prompts_per_step * rollout.group_size > 1 << 24)
+            throw UsageError(format("--prompts-per-step %lld times --group-size %lld are %lld answers a step",
+                                    (long long)rollout.prompts_per_step, (long long)rollout.group_size,
+                                    (long long)(rollout.prompts_per_step * rollout.group_size)),
+                             "16777216 are the most; usual are hundreds or thousands");
         if ((rollout.sampling.top_p < 1 || rollout.sampling.top_k > 0) && !force_truncated_sampling)
             throw UsageError("--top-p and --top-k cut the distribution that is trained",
                              "leave them at 1 and 0, or add --force-truncated-sampling");

@@ -32,7 +32,7 @@ struct Options {
             ->check(CLI::IsMember({"answer", "all"}));
         cli.option("--sample-prompt", prompts, "text that is continued at every validation", "Data");
         cli.option("--sample-tokens", sample_tokens, "length of the continuation", "Data")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 1 << 24));
         cli.option("--temperature", temperature, "of the continuation", "Data")
             ->check(CLI::NonNegativeNumber);
         supervised.add_to(cli);

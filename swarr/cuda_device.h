@@ -14,6 +14,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ inline void cuda_check(cudaError_t status, const char* what, const char* file, i
 }
 #define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
 
+struct MatmulPlans;  // layers/matmul.cuh
+
 template <class Real>
 struct CudaDevice {
     using real = Real;   // weights, activations and their gradients
@@ -43,6 +46,7 @@ struct CudaDevice {
     cudaStream_t stream = nullptr;
     cublasLtHandle_t blas = nullptr;
     void* blas_workspace = nullptr;
+    std::shared_ptr<MatmulPlans> matmul_plans;  // made by the first product
 
     // Errors: no such device; a card older than Ampere (compute capability 8.0).
     explicit CudaDevice(int ordinal = 0) : ordinal(ordinal) {

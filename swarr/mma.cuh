@@ -36,7 +36,7 @@ __device__ inline uint32_t shared_address(const void* p) {
 }
 
 // Copies of 16 bytes (4 for one float) from global to shared memory in the background; zeros if not `valid`,
-// when `from` is not read.
+// when nothing is read and `from` may point anywhere.
 template <class T>
 __device__ inline void copy_async(T* to, const T* from, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
@@ -63,15 +63,19 @@ __device__ inline void wait_copies() {
 template <int Rows, int E, int threads, class T>
 __device__ inline void copy_tile(T* tile, const T* from, size_t stride, int rows, int columns) {
     using Place = SharedTile<T, E>;
-    constexpr int total = Rows * Place::chunks;
+    constexpr int step = threads / Place::chunks;  // rows at a time
+    const int first = int(threadIdx.x) / Place::chunks, c = int(threadIdx.x) % Place::chunks;
+    if (threads % Place::chunks != 0 && first == step) return;
+    const bool inside = c * Place::chunk < columns;
+    from += first * stride + c * Place::chunk;
+    T* to = tile + Place::offset(first, c);
 #pragma unroll
-    for (int i = 0; i < (total + threads - 1) / threads; i++) {
-        const int c = int(threadIdx.x) + i * threads;
-        if (total % threads != 0 && c >= total) break;
-        const int row = c / Place::chunks, column = c % Place::chunks * Place::chunk;
-        const bool valid = row < rows && column < columns;
-        copy_async(tile + Place::offset(row, c % Place::chunks), valid ? from + row * stride + column : from,
-                   valid);
+    for (int i = 0; i < (Rows + step - 1) / step; i++, from += step * stride) {
+        const int row = first + i * step;
+        if (Rows % step != 0 && row >= Rows) break;
+        // Eight rows on, the permutation is the same.
+        copy_async(step % 8 == 0 ? to + i * step * E : tile + Place::offset(row, c), from,
+                   inside && row < rows);
     }
 }
 
@@ -125,26 +129,33 @@ __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
                      : "memory");
 }
 
-// A lane's row in a tile of bf16. Since columns come in even chunks and the permutation depends on the row
-// modulo 8, moving on is one xor and one sum with constants.
-template <int E>
-struct LaneRow {
-    using Place = SharedTile<bf16, E>;
-    uint32_t address;
-    __device__ LaneRow(const bf16* tile, int row, int odd_chunk)
-        : address(shared_address(tile + Place::offset(row, odd_chunk))) {}
-    __device__ uint32_t at(int row, int column) const {
-        const int c = column / 8, low = c % Place::period;
-        return (address ^ uint32_t(low * 16)) + uint32_t((c - low) * 16 + row * E * 2);
-    }
-};
 __device__ inline int lane_id() {
     return int(threadIdx.x) % 32;
 }
+// The shuffle tells the compiler that all lanes hold the same: what follows from it needs one register a warp,
+// and its branches no reconvergence.
+__device__ inline int warp_id() {
+    return __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
+}
+
+// Where a lane reads in a tile: its own row and chunk, from which it moves on by constants. The permutation is a
+// xor, so a move is one too if lane and move set different bits of the row (modulo 8) and of the chunk.
+template <class T, int E>
+struct LanePlace {
+    using Place = SharedTile<T, E>;
+    uint32_t address;
+    __device__ LanePlace(const T* tile, int row, int chunk, int within = 0)
+        : address(shared_address(tile + Place::offset(row, chunk) + within)) {}
+    __device__ uint32_t at(int row, int column) const {
+        const int c = column / Place::chunk, low = c % Place::period;
+        return (address ^ uint32_t((low ^ Place::permutation(row)) * 16)) +
+               uint32_t((c - low) * 16 + row * E * int(sizeof(T)));
+    }
+};
 
 template <int E>
 struct LeftReader<bf16, E> {
-    LaneRow<E> from;
+    LanePlace<bf16, E> from;
     __device__ explicit LeftReader(const bf16* tile) : from(tile, lane_id() % 16, lane_id() / 16) {}
     __device__ Left<bf16> operator()(int row, int column) const {
         Left<bf16> f;
@@ -154,7 +165,7 @@ struct LeftReader<bf16, E> {
 };
 template <int E>
 struct RightReader<bf16, E> {
-    LaneRow<E> from;
+    LanePlace<bf16, E> from;
     __device__ explicit RightReader(const bf16* tile)
         : from(tile, lane_id() / 16 * 8 + lane_id() % 8, lane_id() / 8 % 2) {}
     __device__ Right<bf16> operator()(int row, int column) const {
@@ -165,7 +176,7 @@ struct RightReader<bf16, E> {
 };
 template <int E>
 struct AcrossReader<bf16, E> {
-    LaneRow<E> from;
+    LanePlace<bf16, E> from;
     __device__ explicit AcrossReader(const bf16* tile) : from(tile, lane_id() % 16, lane_id() / 16) {}
     __device__ Right<bf16> operator()(int row, int column) const {
         Right<bf16> f;
@@ -174,42 +185,46 @@ struct AcrossReader<bf16, E> {
     }
 };
 
+__device__ inline void load_shared(float (&x)[4], uint32_t address) {
+    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(address)
+                 : "memory");
+}
 template <int E>
 struct LeftReader<float, E> {
-    const float* tile;
-    __device__ explicit LeftReader(const float* tile) : tile(tile) {}
+    LanePlace<float, E> from;
+    __device__ explicit LeftReader(const float* tile) : from(tile, lane_id() / 4, 0) {}
     __device__ Left<float> operator()(int row, int column) const {
         Left<float> f;
-        for (int i = 0; i < 2; i++)
-            *reinterpret_cast<float4*>(f.x[i]) = *reinterpret_cast<const float4*>(
-                tile + SharedTile<float, E>::at(row + lane_id() / 4 + 8 * i, column));
+        for (int i = 0; i < 2; i++) load_shared(f.x[i], from.at(row + 8 * i, column));
         return f;
     }
 };
 template <int E>
 struct RightReader<float, E> {
-    const float* tile;
-    __device__ explicit RightReader(const float* tile) : tile(tile) {}
+    LanePlace<float, E> even, odd;
+    __device__ explicit RightReader(const float* tile)
+        : even(tile, lane_id() % 4 * 2, 0), odd(tile, lane_id() % 4 * 2 + 1, 0) {}
     __device__ Right<float> operator()(int row, int column) const {
         Right<float> f;
-        for (int j = 0; j < 4; j++)
-            *reinterpret_cast<float4*>(f.x[j]) = *reinterpret_cast<const float4*>(
-                tile + SharedTile<float, E>::at(row + lane_id() % 4 * 2 + j / 2 * 8 + j % 2, column));
+        for (int j = 0; j < 4; j++) load_shared(f.x[j], (j % 2 ? odd : even).at(row + j / 2 * 8, column));
         return f;
     }
 };
 template <int E>
 struct AcrossReader<float, E> {
-    const float* tile;
-    __device__ explicit AcrossReader(const float* tile) : tile(tile) {}
+    LanePlace<float, E> from;
+    __device__ explicit AcrossReader(const float* tile)
+        : from(tile, 0, lane_id() % 4 / 2, lane_id() % 2 * 2) {}
     __device__ Right<float> operator()(int row, int column) const {
         Right<float> f;
         for (int k = 0; k < 4; k++)
-            for (int j = 0; j < 4; j += 2) {
-                const float2 pair = *reinterpret_cast<const float2*>(
-                    tile + SharedTile<float, E>::at(row + k, column + lane_id() % 4 * 2 + j / 2 * 8));
-                f.x[j][k] = pair.x, f.x[j + 1][k] = pair.y;
-            }
+            for (int j = 0; j < 4; j += 2)
+                asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];"
+                             : "=f"(f.x[j][k]), "=f"(f.x[j + 1][k])
+                             : "r"(from.at(row + k, column + 4 * j))
+                             : "memory");
         return f;
     }
 };
@@ -263,7 +278,8 @@ __device__ inline Left<T> left_of(const float (&c)[n][4], int column) {
 template <int E, class T, int M, int N>
 __device__ inline void multiply_rows(float (&s)[M][N][4], const LeftReader<T, E>& left,
                                      const RightReader<T, E>& right) {
-#pragma unroll
+    constexpr int unrolled = std::is_same_v<T, bf16> ? E / 16 : 2;
+#pragma unroll unrolled
     for (int k = 0; k < E; k += mma_depth<T>) {
         Left<T> a[M];
 #pragma unroll

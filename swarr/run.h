@@ -188,6 +188,12 @@ class Run {
         ok_ = cli.parse(argc, argv);
         if (!ok_) return;
         if (!resume.empty()) {
+            std::error_code ignored;
+            if (cli.given("--out") && options.out != resume &&
+                !std::filesystem::equivalent(options.out, resume, ignored))
+                throw UsageError("--out " + options.out + " with --resume " + resume +
+                                     ": a resumed run goes on in its own folder",
+                                 "leave --out away, or start a new run with --model " + resume);
             options.resume = resume;
             options.out = resume;
             Json now = cli.config();
@@ -201,7 +207,7 @@ class Run {
                              " to change them");
             }
             // Before the checkpoint is chosen: one that another process is about to delete is none.
-            log_.lock(resume + "/log.jsonl");
+            if (!options.dry_run) log_.lock(resume + "/log.jsonl");
             checkpoint_ = newest_checkpoint(resume);
             if (checkpoint_.empty())
                 fail(resume + ": no finished checkpoint to resume from",
@@ -209,13 +215,19 @@ class Run {
             const std::string file = checkpoint_ + "/trainer.json";
             state_ = read_json(file);
             Fields fields(state_, file);
+            const std::string of = fields.text("program");
+            if (of != program)
+                fail(file + ": \"program\" is " + quoted(of) + ", the run is one of " + program,
+                     "is the checkpoint of another run here? put the run's own back");
             step_ = fields.integer("step", 0, int64_t(1) << 60);
+            if (step_ != step_of_name(checkpoint_))
+                fail(format("%s: \"step\" is %lld, the folder is called %s", file.c_str(), (long long)step_,
+                            checkpoint_.substr(checkpoint_.find_last_of('/') + 1).c_str()),
+                     "give the folder its own name back, or delete it to go back to the checkpoint before");
             before_ = fields.number("time", 0, 1e12);
         }
         if (options.out.empty()) {
-            options.out = "runs/" + program_;
-            for (int n = 2; std::filesystem::exists(options.out); n++)
-                options.out = "runs/" + program_ + "-" + std::to_string(n);
+            choose_folder([](const std::string& folder) { return !std::filesystem::exists(folder); });
             cli.chosen("--out", "next free");
         }
     }
@@ -235,12 +247,20 @@ class Run {
     // resumed. Errors: a new run into a folder that already holds one.
     void start() {
         namespace fs = std::filesystem;
+        if (cli_.source("--out") == "next free") {  // creating it decides between runs that start at once
+            const std::string printed = folder();
+            make_folders("runs");
+            choose_folder(create_folder);
+            if (folder() != printed)
+                std::printf("out: %s, since %s was taken meanwhile\n", folder().c_str(), printed.c_str());
+        }
+        make_folders(folder());
+        if (!resumed()) log_.lock(folder() + "/log.jsonl");
         if (!resumed() && fs::exists(folder() + "/config.json"))
             fail(folder() + ": there is a run in this folder already",
                  newest_checkpoint(folder()).empty()
                      ? "it has saved nothing yet: delete it, or choose another --out"
                      : "--resume " + folder() + " to go on with it, or another --out");
-        make_folders(folder());
         if (!resumed()) {
             Json config = {{"program", program_}, {"command", command_}};
             config.update(cli_.config());
@@ -272,6 +292,13 @@ class Run {
     int64_t saved() const { return saved_; }  // step of the last save, -1 before
 
   private:
+    // The first of runs/NAME, runs/NAME-2, ... that take(folder) accepts.
+    template <class Take>
+    void choose_folder(Take take) {
+        options_.out = "runs/" + program_;
+        for (int n = 2; !take(options_.out); n++) options_.out = "runs/" + program_ + "-" + std::to_string(n);
+    }
+
     Cli& cli_;
     RunOptions& options_;
     std::string program_, command_, checkpoint_;

@@ -41,7 +41,7 @@ struct SupervisedOptions {
 
     // Options that follow from the data.
     void settle(Cli& cli, const Dataset& data, const Dataset& val) {
-        if (epochs > 0 && !cli.given("--steps")) {
+        if (epochs > 0 && !cli.given("--steps") && cli.source("--steps") != "file") {
             train.steps = int64_t(std::ceil(epochs * double(data.sequences.size()) / double(batch_size)));
             cli.chosen("--steps", "from --epochs");
         }

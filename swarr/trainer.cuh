@@ -192,7 +192,8 @@ class Trainer {
             skipped++;
             if (++skips_in_a_row_ > options.max_skips)
                 fail(format("%d updates in a row had a loss or gradient that is not finite", skips_in_a_row_),
-                     "resume from the last checkpoint with a lower --lr; its weights are good");
+                     "start anew from the last checkpoint (--model RUN) with a lower --lr, or a smaller "
+                     "--clip");
         } else {
             skips_in_a_row_ = 0;
             updates++;

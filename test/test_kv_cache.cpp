@@ -40,7 +40,7 @@ TEST_CASE("decoding equals training bit for bit", "[kv_cache]") {
         for (int sinks : {0, 1, 3, B + 1})
             for (Sizes s : {Sizes{4, 2, 16}, Sizes{7, 1, 8}, Sizes{2, 2, 34}, Sizes{11, 1, 16}}) {
                 const Window w{width, sinks};
-                const int N = std::max(3 * width, 100) + 7;
+                const int N = std::max(4 * width, 100);
                 INFO("window " << width << ", sinks " << sinks << ", H " << s.H << ", E " << s.E);
                 auto qkv = random_array<float>(N * s.row(), i++);
                 auto want = trained(qkv, N, w, s);
@@ -56,6 +56,36 @@ TEST_CASE("decoding equals training bit for bit", "[kv_cache]") {
                     same = same && same_bits(out.data(), &want[t * s.out()], s.out());
                 }
                 CHECK(same);
+            }
+}
+
+TEST_CASE("a prompt read at once, then decoding, at every edge of window, tile and text", "[kv_cache]") {
+    const int B = attention::tile;
+    int i = 0;
+    for (int N : {2, B - 1, B, B + 1, 3 * B + 5})
+        for (int width : {1, 2, B - 1, B, B + 1, N - 1, N, N + 1, 0})
+            for (int sinks : {0, 3}) {
+                const Sizes s = i % 2 ? Sizes{4, 2, 16} : Sizes{7, 1, 8};
+                const Window w{width, sinks};
+                auto qkv = random_array<float>(N * s.row(), 300 + i++);
+                auto want = trained(qkv, N, w, s);
+                for (int prompt : {1, width - 1, width, width + 1, N - 1}) {
+                    if (prompt < 1 || prompt >= N) continue;
+                    INFO("window " << width << ", sinks " << sinks << ", T " << N << ", prompt " << prompt);
+                    Cpu device;
+                    KvCache<Cpu> cache(device, {w}, 1, N, s.H, s.G, s.E);
+                    poison(cache);
+                    cache_prompt(device, cache, 0, 0, qkv.data(), prompt, s.H);
+                    const int slot = 0;
+                    std::vector<float> out(s.out());
+                    bool same = true;
+                    for (int t = prompt; t < N; t++) {
+                        cache_append(device, cache, 0, &qkv[t * s.row()], &slot, &t, 1, s.H);
+                        attention_decode(device, out.data(), &qkv[t * s.row()], cache, 0, &slot, &t, 1, s.H);
+                        same = same && same_bits(out.data(), &want[t * s.out()], s.out());
+                    }
+                    CHECK(same);
+                }
             }
 }
 

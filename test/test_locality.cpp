@@ -28,7 +28,7 @@ struct Setting {
         Batch batch;
         batch.add(context.data(), int(context.size()));
         std::vector<int> target(context.size(), -1);
-        target.back() = id;
+        target.at(context.size() - 1) = id;
         std::vector<float> logp(context.size());
         TokenLoss<float> args;
         args.targets = target.data();
@@ -223,6 +223,11 @@ TEST_CASE("locality: the program", "[locality][program]") {
     REQUIRE(r.code == 2);
     REQUIRE(r.err.find("error: locality: --windows: 0 is not a window\nhint: windows start at 1") !=
             std::string::npos);
+    r = locality("--scorer " + base + " --set data=" + data + " --windows 4,2000000000");
+    REQUIRE(r.code == 2);
+    REQUIRE(r.err.find("--windows: 2000000000 is not a window") != std::string::npos);
+    r = locality("--scorer " + base + " --set data=" + data + " --max-tokens-per-pass 100000000");
+    REQUIRE(r.code == 2);
     r = locality("--scorer " + base + " --set x=" + data + " --stride 4 --truncation masked");
     REQUIRE(r.code == 2);
     REQUIRE(r.err.find("--stride has no meaning with --truncation masked") != std::string::npos);

@@ -48,31 +48,40 @@ struct Heads {
     __device__ float scale() const { return rsqrtf(float(E)); }
 };
 
-// The i-th key tile from the last to the first.
-__device__ inline int walk(const KeyTiles& tiles, int i) {
-    const int inside = tiles.end - tiles.begin;
-    return i < inside ? tiles.end - 1 - i : tiles.sink_end - 1 - (i - inside);
-}
-__device__ inline int length_of(const KeyTiles& tiles) {
-    return tiles.end - tiles.begin + tiles.sink_end;
+// The key tile visited after t, negative at the end: first those inside the window from the diagonal back.
+__device__ inline int next_tile(const KeyTiles& tiles, int t) {
+    return t > tiles.begin ? t - 1 : min(t, tiles.sink_end) - 1;
 }
 __device__ inline bool contains(const KeyTiles& tiles, int t) {
     return t < tiles.sink_end || (t >= tiles.begin && t < tiles.end);
 }
 
-// Scores of pairs that are not visible become -inf. Rows of `s` are queries from q, columns keys from k; or
-// the other way round.
-template <bool rows_are_queries, int N>
-__device__ inline void mask(float (&s)[N][4], const Window& window, int q, int k) {
-    const int row = lane_id() / 4, column = lane_id() % 4 * 2;
+// Scores of pairs that are not visible become -inf: visible() of window.h, as bounds that a lane finds once for
+// each of its two rows. Here rows of `s` are queries from q, columns keys from k.
+template <int N>
+__device__ inline void mask_keys(float (&s)[N][4], const Window& window, int q, int k) {
 #pragma unroll
-    for (int j = 0; j < N; j++)
+    for (int r = 0; r < 2; r++) {
+        const int query = q + 8 * r + lane_id() / 4, column = k + lane_id() % 4 * 2;
+        const int low = first_key(window, query) - column, high = query - column,
+                  sinks = window.sinks - column;
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            const int i = row + e / 2 * 8, c = 8 * j + column + e % 2;
-            if (!visible(window, q + (rows_are_queries ? i : c), k + (rows_are_queries ? c : i)))
-                s[j][e] = -INFINITY;
-        }
+        for (int c = 0; c < 8 * N; c += c % 2 ? 7 : 1)
+            if (c > high || (c < low && c >= sinks)) s[c / 8][2 * r + c % 2] = -INFINITY;
+    }
+}
+// Here rows are keys from k, columns queries from q. What queries past the document's end get is of no account.
+template <int N>
+__device__ inline void mask_queries(float (&s)[N][4], const Window& window, int q, int k, int length) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int key = k + 8 * r + lane_id() / 4, column = q + lane_id() % 4 * 2;
+        const QueryRange range = query_range(window, key, key, length);
+        const int low = range.first - column, end = range.end - column;
+#pragma unroll
+        for (int c = 0; c < 8 * N; c += c % 2 ? 7 : 1)
+            if (c < low || c >= end) s[c / 8][2 * r + c % 2] = -INFINITY;
+    }
 }
 
 template <class T>
@@ -110,7 +119,7 @@ __global__ void __launch_bounds__(Block::threads)
 
     const KeyTiles tiles =
         key_tiles(window, doc.first, min(doc.first + Block::queries, doc.length) - 1, Block::keys);
-    const int count = length_of(tiles), warp = threadIdx.x / 32;
+    const int warp = warp_id();
     const int first = doc.first + warp * rows, last = min(first + rows, doc.length) - 1;
     const KeyTiles mine = first <= last ? key_tiles(window, first, last, Block::keys) : KeyTiles{0, 0, 0};
     const LeftReader<T, E> left(queries + warp * rows * E);
@@ -122,10 +131,11 @@ __global__ void __launch_bounds__(Block::threads)
     for (int m = 0; m < M; m++) most[m][0] = most[m][1] = -INFINITY;
     copy_tile<Block::queries, E, Block::threads>(queries, from + doc.first * row + h * heads.E, row,
                                                  doc.length - doc.first, heads.E);
-    copy(keys, heads.key(g), walk(tiles, 0) * Block::keys);
+    copy(keys, heads.key(g), (tiles.end - 1) * Block::keys);
     commit_copies();
-    for (int i = 0; i < count; i++) {
-        const int t = walk(tiles, i), k = t * Block::keys;
+    for (int t = tiles.end - 1, next; t >= 0; t = next) {
+        next = next_tile(tiles, t);
+        const int k = t * Block::keys;
         const bool active = contains(mine, t);
         wait_copies<0>();
         __syncthreads();
@@ -135,13 +145,13 @@ __global__ void __launch_bounds__(Block::threads)
         if (active) multiply_rows(s, left, right);
         wait_copies<0>();
         __syncthreads();
-        if (i + 1 < count) copy(keys, heads.key(g), walk(tiles, i + 1) * Block::keys);
+        if (next >= 0) copy(keys, heads.key(g), next * Block::keys);
         commit_copies();
         if (!active) continue;
 #pragma unroll
         for (int m = 0; m < M; m++) {
             const int q = first + 16 * m;
-            if (!all_visible(window, q, q + 15, k, k + Block::keys - 1)) mask<true>(s[m], window, q, k);
+            if (!all_visible(window, q, q + 15, k, k + Block::keys - 1)) mask_keys(s[m], window, q, k);
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 float highest = most[m][r];
@@ -160,8 +170,9 @@ __global__ void __launch_bounds__(Block::threads)
                     for (int e = 2 * r; e < 2 * r + 2; e++)
                         part += s[m][j][e] = exp2_fast(fmaf(s[m][j][e], scale2, -base));
                 sum[m][r] = fmaf(sum[m][r], shrink, part);
+                if (__any_sync(0xffffffffu, shrink != 1.0f))
 #pragma unroll
-                for (int j = 0; j < E / 8; j++) o[m][j][2 * r] *= shrink, o[m][j][2 * r + 1] *= shrink;
+                    for (int j = 0; j < E / 8; j++) o[m][j][2 * r] *= shrink, o[m][j][2 * r + 1] *= shrink;
             }
         }
         multiply_across<E>(o, s, across);
@@ -205,18 +216,18 @@ __global__ void delta(float* delta, const T* dout, const T* out, size_t rows, in
 template <class T, int E_>
 struct KeyGradient {
     static constexpr bool half = std::is_same_v<T, bf16>;
-    static constexpr int E = E_, warps = half ? 8 : 4, threads = 32 * warps;
-    static constexpr int keys = 16 * warps, queries = half ? 32 : 16;
+    static constexpr int E = E_, M = half && E <= 64 ? 2 : 1, warps = half ? 8 / M : 4, threads = 32 * warps;
+    static constexpr int keys = 16 * M * warps, queries = half ? 32 : 16;
     static constexpr size_t shared_bytes =
         sizeof(T) * E * (2 * keys + 4 * queries) + 4 * queries * sizeof(float);
 };
 
-// A warp holds 16 keys. Queries, dout, lse and delta of the next tile are fetched during the products.
+// A warp holds 16 M keys. Queries, dout, lse and delta of the next tile are fetched during the products.
 template <class Block, class T>
 __global__ void __launch_bounds__(Block::threads)
     key_gradient(T* dqkv, const T* dout, const float* lse, const float* delta, const T* qkv,
                  Documents documents, Window window, Heads heads) {
-    constexpr int E = Block::E, N = Block::queries / 8;
+    constexpr int E = Block::E, M = Block::M, rows = 16 * M, N = Block::queries / 8;
     Place doc;
     const int g = blockIdx.x % heads.G, group = heads.H / heads.G;
     if (!find_tile(doc, documents, blockIdx.x / heads.G, Block::keys)) return;
@@ -226,11 +237,10 @@ __global__ void __launch_bounds__(Block::threads)
 
     const int last_key = min(doc.first + Block::keys, doc.length) - 1;
     const QueryRange range = query_range(window, doc.first, last_key, doc.length);
-    const int begin = range.first / Block::queries,
-              tiles = (range.end + Block::queries - 1) / Block::queries - begin;
-    auto fetch = [&](int i) {
-        const int h = g * group + i / tiles, q = (begin + i % tiles) * Block::queries, left = doc.length - q;
-        T* to = stages + i % 2 * 2 * Block::queries * E;
+    const int begin = range.first / Block::queries * Block::queries;
+    auto fetch = [&](int h, int q, int stage) {
+        const int left = doc.length - q;
+        T* to = stages + stage * 2 * Block::queries * E;
         const size_t token = doc.start + q;
         copy_tile<Block::queries, E, Block::threads>(to, qkv + token * row + h * heads.E, row, left, heads.E);
         copy_tile<Block::queries, E, Block::threads>(
@@ -238,65 +248,83 @@ __global__ void __launch_bounds__(Block::threads)
         const int c = threadIdx.x % Block::queries;
         if (threadIdx.x < 2 * Block::queries) {
             const float* from = (threadIdx.x < Block::queries ? lse : delta) + token * heads.H + h;
-            copy_async_one(statistics + i % 2 * 2 * Block::queries + threadIdx.x,
+            copy_async_one(statistics + stage * 2 * Block::queries + threadIdx.x,
                            c < left ? from + size_t(c) * heads.H : from, c < left);
         }
         commit_copies();
     };
 
-    const int warp = threadIdx.x / 32, k = doc.first + 16 * warp, k_last = min(k + 15, doc.length - 1);
+    const int warp = warp_id(), k = doc.first + rows * warp, k_last = min(k + rows, doc.length) - 1;
     const QueryRange mine = k < doc.length ? query_range(window, k, k_last, doc.length) : QueryRange{0, 0};
-    const LeftReader<T, E> key_rows(keys + 16 * warp * E), value_rows(values + 16 * warp * E);
+    const LeftReader<T, E> key_rows(keys + rows * warp * E), value_rows(values + rows * warp * E);
     const float scale2 = heads.scale() * log2e;
-    float dkey[1][E / 8][4] = {}, dvalue[1][E / 8][4] = {};
+    float dkey[M][E / 8][4] = {}, dvalue[M][E / 8][4] = {};
     const T* from = qkv + (doc.start + doc.first) * row;
     copy_tile<Block::keys, E, Block::threads>(keys, from + heads.key(g), row, doc.length - doc.first,
                                               heads.E);
     copy_tile<Block::keys, E, Block::threads>(values, from + heads.value(g), row, doc.length - doc.first,
                                               heads.E);
-    fetch(0);
-    for (int i = 0; i < group * tiles; i++) {
+    int h = g * group, next_q = begin;
+    fetch(h, begin, 0);
+    for (int q = begin, stage = 0; h < (g + 1) * group; q = next_q, stage ^= 1) {
+        next_q += Block::queries;
+        if (next_q >= range.end) next_q = begin, h++;
         wait_copies<0>();
         __syncthreads();
-        if (i + 1 < group * tiles) fetch(i + 1);
-        const int q = (begin + i % tiles) * Block::queries;
+        if (h < (g + 1) * group) fetch(h, next_q, stage ^ 1);
         if (q >= mine.end || q + Block::queries <= mine.first) continue;
-        const T *queries = stages + i % 2 * 2 * Block::queries * E, *douts = queries + Block::queries * E;
-        const float* row_lse = statistics + i % 2 * 2 * Block::queries + lane_id() % 4 * 2;
+        const T *queries = stages + stage * 2 * Block::queries * E, *douts = queries + Block::queries * E;
+        const float* row_lse = statistics + stage * 2 * Block::queries + lane_id() % 4 * 2;
         const float* row_delta = row_lse + Block::queries;
 
-        float p[1][N][4] = {}, ds[1][N][4] = {};
+        float p[M][N][4] = {}, ds[M][N][4];
         multiply_rows(p, key_rows, RightReader<T, E>(queries));
-        if (!all_visible(window, q, q + Block::queries - 1, k, k + 15)) mask<false>(p[0], window, q, k);
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            const float2 l = *reinterpret_cast<const float2*>(row_lse + 8 * j);
+        for (int m = 0; m < M; m++) {
+            const int first = k + 16 * m;
+            if (!all_visible(window, q, q + Block::queries - 1, first, first + 15))
+                mask_queries(p[m], window, q, first, doc.length);
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                p[0][j][e] = exp2_fast(fmaf(p[0][j][e], scale2, -(e % 2 ? l.y : l.x) * log2e));
+            for (int j = 0; j < N; j++) {
+                const float2 l = *reinterpret_cast<const float2*>(row_lse + 8 * j);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    p[m][j][e] = exp2_fast(fmaf(p[m][j][e], scale2, -(e % 2 ? l.y : l.x) * log2e));
+            }
         }
         multiply_across<E>(dvalue, p, AcrossReader<T, E>(douts));
-        multiply_rows(ds, value_rows, RightReader<T, E>(douts));
+        // The sums of dout . value start at -delta.
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const float2 d = *reinterpret_cast<const float2*>(row_delta + 8 * j);
 #pragma unroll
-            for (int e = 0; e < 4; e++) ds[0][j][e] = p[0][j][e] * (ds[0][j][e] - (e % 2 ? d.y : d.x));
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] = e % 2 ? -d.y : -d.x;
         }
+        multiply_rows(ds, value_rows, RightReader<T, E>(douts));
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] *= p[m][j][e];
         multiply_across<E>(dkey, ds, AcrossReader<T, E>(queries));
     }
-    T* to = dqkv + (doc.start + k) * row;
     const float scale = heads.scale();
-    store_rows<E>(to + heads.key(g), row, doc.length - k, heads.E, keys + 16 * warp * E, dkey[0], scale,
-                  scale);
-    store_rows<E>(to + heads.value(g), row, doc.length - k, heads.E, values + 16 * warp * E, dvalue[0], 1.0f,
-                  1.0f);
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        const int first = k + 16 * m;
+        T *to = dqkv + (doc.start + first) * row, *own = keys + (rows * warp + 16 * m) * E;
+        store_rows<E>(to + heads.key(g), row, doc.length - first, heads.E, own, dkey[m], scale, scale);
+        store_rows<E>(to + heads.value(g), row, doc.length - first, heads.E, own, dvalue[m], 1.0f, 1.0f);
+    }
 }
 
 template <class T, int E_>
 struct QueryGradient {
     static constexpr bool half = std::is_same_v<T, bf16>;
-    static constexpr int E = E_, M = 1, warps = half ? 8 : 4, threads = 32 * warps;
+    static constexpr int E = E_, M = half ? 2 : 1, warps = 4, threads = 32 * warps;
     static constexpr int queries = 16 * M * warps, keys = half ? 32 : 16;
     static constexpr size_t shared_bytes = sizeof(T) * E * (2 * queries + 4 * keys);
 };
@@ -317,12 +345,12 @@ __global__ void __launch_bounds__(Block::threads)
 
     const KeyTiles tiles =
         key_tiles(window, doc.first, min(doc.first + Block::queries, doc.length) - 1, Block::keys);
-    const int count = length_of(tiles), warp = threadIdx.x / 32;
+    const int warp = warp_id();
     const int first = doc.first + warp * rows, last = min(first + rows, doc.length) - 1;
     const KeyTiles mine = first <= last ? key_tiles(window, first, last, Block::keys) : KeyTiles{0, 0, 0};
-    auto fetch = [&](int i) {
-        const int k = walk(tiles, i) * Block::keys, left = doc.length - k;
-        T* to = stages + i % 2 * 2 * Block::keys * E;
+    auto fetch = [&](int t, int stage) {
+        const int k = t * Block::keys, left = doc.length - k;
+        T* to = stages + stage * 2 * Block::keys * E;
         copy_tile<Block::keys, E, Block::threads>(to, from + k * row + heads.key(g), row, left, heads.E);
         copy_tile<Block::keys, E, Block::threads>(to + Block::keys * E, from + k * row + heads.value(g), row,
                                                   left, heads.E);
@@ -344,27 +372,33 @@ __global__ void __launch_bounds__(Block::threads)
     copy_tile<Block::queries, E, Block::threads>(douts,
                                                  dout + (doc.start + doc.first) * out_row + h * heads.E,
                                                  out_row, doc.length - doc.first, heads.E);
-    fetch(0);
-    for (int i = 0; i < count; i++) {
+    fetch(tiles.end - 1, 0);
+    for (int t = tiles.end - 1, next, stage = 0; t >= 0; t = next, stage ^= 1) {
+        next = next_tile(tiles, t);
         wait_copies<0>();
         __syncthreads();
-        if (i + 1 < count) fetch(i + 1);
-        const int t = walk(tiles, i), k = t * Block::keys;
+        if (next >= 0) fetch(next, stage ^ 1);
         if (!contains(mine, t)) continue;
-        const T *keys = stages + i % 2 * 2 * Block::keys * E, *values = keys + Block::keys * E;
-        float p[M][N][4] = {}, ds[M][N][4] = {};
+        const int k = t * Block::keys;
+        const T *keys = stages + stage * 2 * Block::keys * E, *values = keys + Block::keys * E;
+        float p[M][N][4] = {}, ds[M][N][4];
         multiply_rows(p, query_rows, RightReader<T, E>(keys));
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] = -row_delta[m][e / 2];
         multiply_rows(ds, dout_rows, RightReader<T, E>(values));
 #pragma unroll
         for (int m = 0; m < M; m++) {
             const int q = first + 16 * m;
-            if (!all_visible(window, q, q + 15, k, k + Block::keys - 1)) mask<true>(p[m], window, q, k);
+            if (!all_visible(window, q, q + 15, k, k + Block::keys - 1)) mask_keys(p[m], window, q, k);
 #pragma unroll
             for (int j = 0; j < N; j++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    ds[m][j][e] = exp2_fast(fmaf(p[m][j][e], scale2, -lse2[m][e / 2])) *
-                                  (ds[m][j][e] - row_delta[m][e / 2]);
+                    ds[m][j][e] *= exp2_fast(fmaf(p[m][j][e], scale2, -lse2[m][e / 2]));
         }
         multiply_across<E>(dquery, ds, AcrossReader<T, E>(keys));
     }
@@ -376,22 +410,24 @@ __global__ void __launch_bounds__(Block::threads)
     }
 }
 
-// Calls f with E rounded up to a size that kernels are compiled for.
+// Calls f with E rounded up to a size that kernels are compiled for; float, for tests, makes do with fewer.
 template <class T, class F>
 void with_head_size(int E, F f) {
-    auto is = [&](auto size) {
-        if (E > size) return false;
-        f(size);
-        return true;
-    };
+    constexpr bool half = std::is_same_v<T, bf16>;
+    using std::integral_constant;
     if (E <= 0 || E % 8 != 0 || E > 128)
         fail(format("attention on the CUDA device has no kernel for heads of %d numbers", E),
              "multiples of 8 up to 128 are compiled; or use --device cpu");
-    using std::integral_constant;
-    if (is(integral_constant<int, 32>()) || is(integral_constant<int, 64>())) return;
-    if (std::is_same_v<T, bf16> && (is(integral_constant<int, 80>()) || is(integral_constant<int, 96>())))
-        return;
-    is(integral_constant<int, 128>());
+    if (E <= 32)
+        f(integral_constant<int, 32>());
+    else if (E <= 64)
+        f(integral_constant<int, 64>());
+    else if (half && E <= 80)
+        f(integral_constant < int, half ? 80 : 128 > ());
+    else if (half && E <= 96)
+        f(integral_constant < int, half ? 96 : 128 > ());
+    else
+        f(integral_constant<int, 128>());
 }
 
 }  // namespace flash

@@ -57,7 +57,7 @@ __device__ inline Normalizer normalizer(const float* z, int V, float* shared) {
 }
 
 // A block a row.
-inline __global__ void rows(float* logp, double* kl, const float* logits, const float* full,
+static __global__ void rows(float* logp, double* kl, const float* logits, const float* full,
                             const int* target, int V) {
     __shared__ float shared[32];
     __shared__ double sums[block / 32];

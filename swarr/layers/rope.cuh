@@ -99,3 +99,68 @@ template <class T>
 void rope_backward(CudaDevice<T>&, T* dqkv /*(N,Q)*/, const int* position /*(N)*/,
                    const RopeTable<CudaDevice<T>>& table, int N, int H, int G, int E);
 #endif
+
+#ifdef __CUDACC__
+#include "../cuda_kernel.cuh"
+
+namespace rope {
+
+constexpr int block = 256;
+
+// Two packs of a head a thread: the same place in both halves.
+template <class T>
+__global__ void __launch_bounds__(block)
+    turn(T* qkv, const int* position, const float* table, int N, int heads, int E, size_t row, float sign) {
+    constexpr int size = Pack<T>::size;
+    const int half = E / 2, packs = half / size;
+    const size_t at = size_t(blockIdx.x) * block + threadIdx.x;
+    if (at >= size_t(N) * heads * packs) return;
+    const size_t n = at / packs / heads;
+    const int head = int(at / packs % heads), i = int(at % packs) * size;
+    T *x = qkv + n * row + head * E + i, *y = x + half;
+    const float *cosine = table + size_t(position[n]) * E + i, *sine = cosine + half;
+    Pack<T> first = load_pack(x), second = load_pack(y);
+#pragma unroll
+    for (int j = 0; j < size; j += Pack<float>::size) {
+        const Pack<float> c = load_pack(cosine + j), s = load_pack(sine + j);
+        for (int k = 0; k < Pack<float>::size; k++) {
+            const float a = to_float(first.x[j + k]), b = to_float(second.x[j + k]), sk = s.x[k] * sign;
+            first.x[j + k] = from_float<T>(a * c.x[k] - b * sk);
+            second.x[j + k] = from_float<T>(b * c.x[k] + a * sk);
+        }
+    }
+    store_pack(x, first);
+    store_pack(y, second);
+}
+
+template <class T>
+void launch_turn(CudaDevice<T>& device, T* qkv, const int* position, const RopeTable<CudaDevice<T>>& table,
+                 int N, int H, int G, int E, float sign) {
+    if (E % 16)
+        fail(format("the CUDA device turns heads of a multiple of 16 elements, not %d", E),
+             "use --device cpu");
+    launch(device, turn<T>, blocks_for(size_t(N) * (H + G) * (E / 2 / Pack<T>::size), block), block, 0, qkv,
+           position, table.row(0), N, H + G, E, size_t(H + 2 * G) * E, sign);
+}
+
+}  // namespace rope
+
+template <class T>
+void rope_forward(CudaDevice<T>& device, T* qkv, const int* position, const RopeTable<CudaDevice<T>>& table,
+                  int N, int H, int G, int E) {
+    rope::launch_turn(device, qkv, position, table, N, H, G, E, 1);
+}
+template <class T>
+void rope_backward(CudaDevice<T>& device, T* dqkv, const int* position, const RopeTable<CudaDevice<T>>& table,
+                   int N, int H, int G, int E) {
+    rope::launch_turn(device, dqkv, position, table, N, H, G, E, -1);
+}
+template void rope_forward(CudaDevice<bf16>&, bf16*, const int*, const RopeTable<CudaDevice<bf16>>&, int, int,
+                           int, int);
+template void rope_forward(CudaDevice<float>&, float*, const int*, const RopeTable<CudaDevice<float>>&, int,
+                           int, int, int);
+template void rope_backward(CudaDevice<bf16>&, bf16*, const int*, const RopeTable<CudaDevice<bf16>>&, int,
+                            int, int, int);
+template void rope_backward(CudaDevice<float>&, float*, const int*, const RopeTable<CudaDevice<float>>&, int,
+                            int, int, int);
+#endif

@@ -637,9 +637,11 @@ __global__ void __launch_bounds__(merge_block)
     if (way > 0) return;
     for (int w = 1; w < ways; w++) add(1, parts[w * packs + thread]);
     const float inverse = n == 0 ? 0 : 1 / weight;
-    T* to = out + row * E + e;
-    to[0] = from_float<T>(total.x * inverse), to[1] = from_float<T>(total.y * inverse);
-    to[2] = from_float<T>(total.z * inverse), to[3] = from_float<T>(total.w * inverse);
+    struct alignas(4 * sizeof(T)) Four {
+        T x[4];
+    } four{from_float<T>(total.x * inverse), from_float<T>(total.y * inverse),
+           from_float<T>(total.z * inverse), from_float<T>(total.w * inverse)};
+    *reinterpret_cast<Four*>(out + row * E + e) = four;
 }
 
 }  // namespace decode

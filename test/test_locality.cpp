@@ -28,7 +28,7 @@ struct Setting {
         Batch batch;
         batch.add(context.data(), int(context.size()));
         std::vector<int> target(context.size(), -1);
-        target.back() = id;
+        target.at(context.size() - 1) = id;
         std::vector<float> logp(context.size());
         TokenLoss<float> args;
         args.targets = target.data();

@@ -216,18 +216,18 @@ __global__ void delta(float* delta, const T* dout, const T* out, size_t rows, in
 template <class T, int E_>
 struct KeyGradient {
     static constexpr bool half = std::is_same_v<T, bf16>;
-    static constexpr int E = E_, warps = half ? 8 : 4, threads = 32 * warps;
-    static constexpr int keys = 16 * warps, queries = half ? 32 : 16;
+    static constexpr int E = E_, M = half && E <= 64 ? 2 : 1, warps = half ? 8 / M : 4, threads = 32 * warps;
+    static constexpr int keys = 16 * M * warps, queries = half ? 32 : 16;
     static constexpr size_t shared_bytes =
         sizeof(T) * E * (2 * keys + 4 * queries) + 4 * queries * sizeof(float);
 };
 
-// A warp holds 16 keys. Queries, dout, lse and delta of the next tile are fetched during the products.
+// A warp holds 16 M keys. Queries, dout, lse and delta of the next tile are fetched during the products.
 template <class Block, class T>
 __global__ void __launch_bounds__(Block::threads)
     key_gradient(T* dqkv, const T* dout, const float* lse, const float* delta, const T* qkv,
                  Documents documents, Window window, Heads heads) {
-    constexpr int E = Block::E, N = Block::queries / 8;
+    constexpr int E = Block::E, M = Block::M, rows = 16 * M, N = Block::queries / 8;
     Place doc;
     const int g = blockIdx.x % heads.G, group = heads.H / heads.G;
     if (!find_tile(doc, documents, blockIdx.x / heads.G, Block::keys)) return;
@@ -254,11 +254,11 @@ __global__ void __launch_bounds__(Block::threads)
         commit_copies();
     };
 
-    const int warp = warp_id(), k = doc.first + 16 * warp, k_last = min(k + 15, doc.length - 1);
+    const int warp = warp_id(), k = doc.first + rows * warp, k_last = min(k + rows, doc.length) - 1;
     const QueryRange mine = k < doc.length ? query_range(window, k, k_last, doc.length) : QueryRange{0, 0};
-    const LeftReader<T, E> key_rows(keys + 16 * warp * E), value_rows(values + 16 * warp * E);
+    const LeftReader<T, E> key_rows(keys + rows * warp * E), value_rows(values + rows * warp * E);
     const float scale2 = heads.scale() * log2e;
-    float dkey[1][E / 8][4] = {}, dvalue[1][E / 8][4] = {};
+    float dkey[M][E / 8][4] = {}, dvalue[M][E / 8][4] = {};
     const T* from = qkv + (doc.start + doc.first) * row;
     copy_tile<Block::keys, E, Block::threads>(keys, from + heads.key(g), row, doc.length - doc.first,
                                               heads.E);
@@ -277,39 +277,54 @@ __global__ void __launch_bounds__(Block::threads)
         const float* row_lse = statistics + stage * 2 * Block::queries + lane_id() % 4 * 2;
         const float* row_delta = row_lse + Block::queries;
 
-        float p[1][N][4] = {}, ds[1][N][4] = {};
+        float p[M][N][4] = {}, ds[M][N][4];
         multiply_rows(p, key_rows, RightReader<T, E>(queries));
-        if (!all_visible(window, q, q + Block::queries - 1, k, k + 15))
-            mask_queries(p[0], window, q, k, doc.length);
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            const float2 l = *reinterpret_cast<const float2*>(row_lse + 8 * j);
+        for (int m = 0; m < M; m++) {
+            const int first = k + 16 * m;
+            if (!all_visible(window, q, q + Block::queries - 1, first, first + 15))
+                mask_queries(p[m], window, q, first, doc.length);
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                p[0][j][e] = exp2_fast(fmaf(p[0][j][e], scale2, -(e % 2 ? l.y : l.x) * log2e));
+            for (int j = 0; j < N; j++) {
+                const float2 l = *reinterpret_cast<const float2*>(row_lse + 8 * j);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    p[m][j][e] = exp2_fast(fmaf(p[m][j][e], scale2, -(e % 2 ? l.y : l.x) * log2e));
+            }
         }
         multiply_across<E>(dvalue, p, AcrossReader<T, E>(douts));
-        multiply_rows(ds, value_rows, RightReader<T, E>(douts));
+        // The sums of dout . value start at -delta.
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const float2 d = *reinterpret_cast<const float2*>(row_delta + 8 * j);
 #pragma unroll
-            for (int e = 0; e < 4; e++) ds[0][j][e] = p[0][j][e] * (ds[0][j][e] - (e % 2 ? d.y : d.x));
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] = e % 2 ? -d.y : -d.x;
         }
+        multiply_rows(ds, value_rows, RightReader<T, E>(douts));
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] *= p[m][j][e];
         multiply_across<E>(dkey, ds, AcrossReader<T, E>(queries));
     }
-    T* to = dqkv + (doc.start + k) * row;
     const float scale = heads.scale();
-    store_rows<E>(to + heads.key(g), row, doc.length - k, heads.E, keys + 16 * warp * E, dkey[0], scale,
-                  scale);
-    store_rows<E>(to + heads.value(g), row, doc.length - k, heads.E, values + 16 * warp * E, dvalue[0], 1.0f,
-                  1.0f);
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        const int first = k + 16 * m;
+        T *to = dqkv + (doc.start + first) * row, *own = keys + (rows * warp + 16 * m) * E;
+        store_rows<E>(to + heads.key(g), row, doc.length - first, heads.E, own, dkey[m], scale, scale);
+        store_rows<E>(to + heads.value(g), row, doc.length - first, heads.E, own, dvalue[m], 1.0f, 1.0f);
+    }
 }
 
 template <class T, int E_>
 struct QueryGradient {
     static constexpr bool half = std::is_same_v<T, bf16>;
-    static constexpr int E = E_, M = 1, warps = half ? 8 : 4, threads = 32 * warps;
+    static constexpr int E = E_, M = half ? 2 : 1, warps = 4, threads = 32 * warps;
     static constexpr int queries = 16 * M * warps, keys = half ? 32 : 16;
     static constexpr size_t shared_bytes = sizeof(T) * E * (2 * queries + 4 * keys);
 };
@@ -366,8 +381,14 @@ __global__ void __launch_bounds__(Block::threads)
         if (!contains(mine, t)) continue;
         const int k = t * Block::keys;
         const T *keys = stages + stage * 2 * Block::keys * E, *values = keys + Block::keys * E;
-        float p[M][N][4] = {}, ds[M][N][4] = {};
+        float p[M][N][4] = {}, ds[M][N][4];
         multiply_rows(p, query_rows, RightReader<T, E>(keys));
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] = -row_delta[m][e / 2];
         multiply_rows(ds, dout_rows, RightReader<T, E>(values));
 #pragma unroll
         for (int m = 0; m < M; m++) {
@@ -377,8 +398,7 @@ __global__ void __launch_bounds__(Block::threads)
             for (int j = 0; j < N; j++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    ds[m][j][e] = exp2_fast(fmaf(p[m][j][e], scale2, -lse2[m][e / 2])) *
-                                  (ds[m][j][e] - row_delta[m][e / 2]);
+                    ds[m][j][e] *= exp2_fast(fmaf(p[m][j][e], scale2, -lse2[m][e / 2]));
         }
         multiply_across<E>(dquery, ds, AcrossReader<T, E>(keys));
     }

@@ -48,7 +48,8 @@ inline std::string repair(std::string_view s) {
                 if (script) out += script, out += '{';  // one exponent, not a power of a power
                 while (script) {
                     out += latex[1];
-                    const char* next = i + length < s.size() ? unicode_latex(s.substr(i + length), more) : nullptr;
+                    const char* next =
+                        i + length < s.size() ? unicode_latex(s.substr(i + length), more) : nullptr;
                     if (!next || *next != script) break;
                     latex = next, length += more;
                 }
@@ -274,9 +275,11 @@ class Lexer {
     }
     void letter(std::vector<Token>& out, std::string_view name, size_t end) {
         while (end < s_.size() && is_space(s_[end])) end++;
-        bool set_before = !out.empty() && (out.back().kind == Tok::close || out.back().kind == Tok::bracket_close ||
-                                           out.back().kind == Tok::set_close);
-        bool set_after = end < s_.size() && (s_[end] == '(' || s_[end] == '[' || starts(s_.substr(end), "\\{"));
+        bool set_before =
+            !out.empty() && (out.back().kind == Tok::close || out.back().kind == Tok::bracket_close ||
+                             out.back().kind == Tok::set_close);
+        bool set_after =
+            end < s_.size() && (s_[end] == '(' || s_[end] == '[' || starts(s_.substr(end), "\\{"));
         if (name == "U" && set_before && set_after) {  // (0,1) U (1,2)
             push(out, Tok::cup);
         } else if (name == "e") {
@@ -348,8 +351,8 @@ class Lexer {
     }
     static bool known(std::string_view c) {
         return commands().count(c) || shared_words().count(c) || is_spacing(c) || is_text_command(c) ||
-               is_style(c) || is_greek(c) || is_dropped_with_group(c) || c == "begin" || c == "end" || c == "not" || c == "and" ||
-               c == "or" || c == "hline";
+               is_style(c) || is_greek(c) || is_dropped_with_group(c) || c == "begin" || c == "end" ||
+               c == "not" || c == "and" || c == "or" || c == "hline";
     }
     void run_command(std::vector<Token>& out, std::string_view c) {
         if (c == "left" || c == "right" || c == "bigl" || c == "bigr" || c == "Bigl" || c == "Bigr") {

@@ -63,8 +63,8 @@ class NumberWords {
 // "half", "thirds": 2, 3; otherwise 0.
 inline int64_t denominator_word(const Token& t) {
     static constexpr std::string_view names[][3] = {
-        {"half", "halves", "half"},  {"third", "thirds", "third"},   {"quarter", "quarters", "fourth"},
-        {"fifth", "fifths", "fifth"}, {"sixth", "sixths", "sixth"},   {"seventh", "sevenths", "seventh"},
+        {"half", "halves", "half"},      {"third", "thirds", "third"}, {"quarter", "quarters", "fourth"},
+        {"fifth", "fifths", "fifth"},    {"sixth", "sixths", "sixth"}, {"seventh", "sevenths", "seventh"},
         {"eighth", "eighths", "eighth"}, {"ninth", "ninths", "ninth"}, {"tenth", "tenths", "tenth"}};
     if (t.kind != Tok::word) return 0;
     std::string small = t.s;

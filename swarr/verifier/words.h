@@ -171,14 +171,14 @@ inline const Table& commands() {
 // Commands without meaning for the value.
 inline bool is_spacing(std::string_view c) {
     static constexpr std::string_view list[] = {
-        "left",     "right",     "big",    "Big",          "bigg",      "Bigg",        "bigl",
-        "bigr",     "Bigl",      "Bigr",   "biggl",        "biggr",     "Biggl",       "Biggr",
-        "middle",   "quad",      "qquad",  "displaystyle", "textstyle", "scriptstyle", "limits",
-        "nolimits", "thinspace", "hfill",  "enspace",      "medspace",  "thickspace",  "negthinspace",
-        "rm",       "bf",        "it",     "angle",        "triangle",  "boxed",       "fbox",
-        "Box",      "nonumber",  "pounds", "euro",         "small",     "large",       "bigskip",
-        "newline",  "centering", "strut",  "mathstrut",    "normalsize", "Large",      "LARGE",
-        "huge",     "Huge",      "tiny",   "checkmark",    "square",    "blacksquare", "qed"};
+        "left",     "right",     "big",    "Big",          "bigg",       "Bigg",        "bigl",
+        "bigr",     "Bigl",      "Bigr",   "biggl",        "biggr",      "Biggl",       "Biggr",
+        "middle",   "quad",      "qquad",  "displaystyle", "textstyle",  "scriptstyle", "limits",
+        "nolimits", "thinspace", "hfill",  "enspace",      "medspace",   "thickspace",  "negthinspace",
+        "rm",       "bf",        "it",     "angle",        "triangle",   "boxed",       "fbox",
+        "Box",      "nonumber",  "pounds", "euro",         "small",      "large",       "bigskip",
+        "newline",  "centering", "strut",  "mathstrut",    "normalsize", "Large",       "LARGE",
+        "huge",     "Huge",      "tiny",   "checkmark",    "square",     "blacksquare", "qed"};
     for (std::string_view s : list)
         if (s == c) return true;
     return false;
@@ -192,8 +192,8 @@ inline bool is_text_command(std::string_view c) {
     return false;
 }
 inline bool is_style(std::string_view c) {
-    static constexpr std::string_view list[] = {"mathbf",     "mathit", "mathcal", "mathscr", "mathfrak",
-                                                "boldsymbol", "bm",     "pmb",     "mathbb",  "mathnormal",
+    static constexpr std::string_view list[] = {"mathbf",     "mathit", "mathcal",   "mathscr", "mathfrak",
+                                                "boldsymbol", "bm",     "pmb",       "mathbb",  "mathnormal",
                                                 "underline",  "num",    "ensuremath"};
     for (std::string_view s : list)
         if (s == c) return true;
@@ -201,7 +201,7 @@ inline bool is_style(std::string_view c) {
 }
 // Commands that are dropped together with the group behind them.
 inline bool is_dropped_with_group(std::string_view c) {
-    static constexpr std::string_view list[] = {"color",   "textcolor", "hspace", "vspace", "phantom",
+    static constexpr std::string_view list[] = {"color",    "textcolor", "hspace", "vspace", "phantom",
                                                 "hphantom", "vphantom",  "tag",    "label"};
     for (std::string_view s : list)
         if (s == c) return true;

@@ -119,7 +119,7 @@ class Evaluator {
             case Kind::function:
                 return function(n);
             case Kind::factorial:
-                return factorial((*this)(t_.kid(n, 0)));
+                return factorial((*this)(t_.kid(n, 0)), node.op == double_factorial ? 2 : 1);
             case Kind::binomial:
                 return binomial((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
             case Kind::modulo:
@@ -137,6 +137,7 @@ class Evaluator {
             case Kind::text:
                 return symbol(t_.name(n));
             case Kind::opaque:
+                if (node.op == as_binomial) return binomial((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
                 return opaque(n);
             case Kind::big_sum:
                 return big_sum(n);
@@ -462,11 +463,11 @@ class Evaluator {
             return v.v[0] == v.v[1] && v.v[0] <= uint64_t(most) ? int64_t(v.v[0]) : -1;
         }
     }
-    Value factorial(const Value& a) {
+    Value factorial(const Value& a, int64_t step) {
         int64_t n = index(a, 20000);
         if (n < 0 || !budget_.spend(n * (F::exact ? 64 : 16))) return bad();
         Value product = integer(1);
-        for (int64_t k = 2; k <= n && ok(product); k++) product = multiply(product, integer(k));
+        for (int64_t k = n; k > 1 && ok(product); k -= step) product = multiply(product, integer(k));
         return product;
     }
     // n (n-1) ... (n-k+1) / k!, 0 for k < 0; n may be any number.

@@ -25,20 +25,20 @@ enum class Kind : uint8_t {
     symbol,       // value: name
     constant,     // op: Const
     add,
-    mul,       // n children
-    divide,    // 2
-    negate,    // 1
-    power,     // base, exponent
-    root,      // radicand, degree
-    function,  // op: Fn; arguments (log: argument, base)
-    factorial,
+    mul,        // n children
+    divide,     // 2
+    negate,     // 1
+    power,      // base, exponent
+    root,       // radicand, degree
+    function,   // op: Fn; arguments (log: argument, base)
+    factorial,  // op: double_factorial for n!!
     binomial,
     modulo,
     plus_minus,  // 1; op: 1 for the opposite sign of the others
     percent,
     degree,
     unit,     // 1; value: name of the unit
-    opaque,   // value: name; a function nothing is known about, of its children
+    opaque,   // value: name; a function nothing is known about, of its children; op: as_binomial
     big_sum,  // op: 0 sum, 1 product; lower, upper, body; value: name of the bound symbol
     // structures
     tuple,     // op: brackets; children in order
@@ -81,6 +81,8 @@ constexpr uint8_t closed_left = 1, closed_right = 2, angle_brackets = 4;
 
 // op of a symbol or number that stood alone in round brackets: the x of P(x).
 constexpr uint8_t in_brackets = 1;
+
+constexpr uint8_t double_factorial = 1, as_binomial = 1;
 
 struct Node {
     Kind kind;

@@ -81,10 +81,17 @@ class Matcher {
         bool expand = !gold.minus && !pred.minus && (has_plus_minus(gold) || has_plus_minus(pred));
         if (is_collection(gold) || is_collection(pred) || expand) return match_collections(gold, pred);
         Kind g = gold.kind(), p = pred.kind();
+        if (labelled_point(gold) && p == Kind::tuple) return (*pred).op == 0 && match_children(gold, pred);
+        if (labelled_point(pred) && g == Kind::tuple) return (*gold).op == 0 && match_children(gold, pred);
         if (g == Kind::tuple || p == Kind::tuple || g == Kind::matrix || p == Kind::matrix)
             return match_ordered(gold, pred);
         if (g == Kind::based || p == Kind::based) return match_based(gold, pred);
         if (g == Kind::ratio || p == Kind::ratio) return match_ratios(gold, pred);
+        if (g == Kind::modulo && p == Kind::modulo && !match(gold.kid(1), pred.kid(1))) return false;
+        if ((g == Kind::time && p == Kind::number) || (p == Kind::time && g == Kind::number))
+            return g == Kind::time ? full_hour(gold, pred) : full_hour(pred, gold);
+        if ((g == Kind::empty_set && p == Kind::text) || (p == Kind::empty_set && g == Kind::text))
+            return no_solution(g == Kind::text ? gold.name() : pred.name());
         if (g == Kind::time || p == Kind::time || g == Kind::ellipsis || p == Kind::ellipsis ||
             g == Kind::empty_set || p == Kind::empty_set)
             return g == p && (g != Kind::time || gold.name() == pred.name());
@@ -94,13 +101,41 @@ class Matcher {
         return scalars_.equal(gold, pred) || scalars_.equal_by_rounding(gold, pred, options_);
     }
 
-    // Both units are of the known ones, and differ: 10 cm is not 10 m.
+    // The known units that a unit's name begins with, without "square", "per" and exponents.
+    static std::vector<std::string> known_units(const std::string& name) {
+        std::vector<std::string> out;
+        for (size_t at = 0; at < name.size();) {
+            size_t end = std::min(name.find(' ', at), name.size());
+            std::string word = name.substr(at, std::min(name.find('^', at), end) - at);
+            at = end + 1;
+            if (word.empty() || word == "per" || word == "square" || word == "cubic") continue;
+            const char* known = known_unit(word);
+            if (!known || (word == "in" && !out.empty())) break;  // "hours of work", "hours in total"
+            if (*known) out.push_back(known);
+        }
+        return out;
+    }
+    // Both have units of the known ones, and one differs: 10 cm is not 10 m, km/h not m/s.
     static bool contradicting_units(const Part& gold, const Part& pred) {
         if (gold.kind() != Kind::unit || pred.kind() != Kind::unit) return false;
-        const char *g = known_unit(gold.name()), *p = known_unit(pred.name());
-        return g && p && *g && *p && std::strcmp(g, p) != 0;
+        std::vector<std::string> g = known_units(gold.name()), p = known_units(pred.name());
+        for (size_t k = 0; k < std::min(g.size(), p.size()); k++)
+            if (g[k] != p[k]) return true;
+        return false;
     }
 
+    static bool labelled_point(const Part& p) {  // P(3, 4)
+        return p.kind() == Kind::opaque && p.count() > 1 && p.name().size() == 1 && p.name()[0] <= 'Z';
+    }
+    static bool full_hour(const Part& time, const Part& number) {  // 3 PM and 3
+        return time.name().compare(0, time.name().find(':') + 3, spelled(number) + ":00") == 0;
+    }
+    static bool no_solution(const std::string& words) {
+        for (const char* w : {"no solution", "no solutions", "no real solution", "no real solutions",
+                              "empty set", "the empty set", "empty"})
+            if (words == w) return true;
+        return false;
+    }
     // Turns 10 m and 10 m^2 into 10; false where there is no number, or another symbol.
     static bool drop_unit_letter(Part& p) {
         if (p.count() != 2) return false;
@@ -255,6 +290,14 @@ class Matcher {
                 }
                 return name;
             }
+            case Kind::divide: {  // dy/dx
+                Part over = p.kid(0), under = p.kid(1);
+                for (const Part& d : {over, under})
+                    if (d.kind() != Kind::mul || d.count() != 2 || d.kid(0).kind() != Kind::symbol ||
+                        d.kid(0).name() != "d" || d.kid(1).kind() != Kind::symbol)
+                        return "";
+                return "d" + over.kid(1).name() + "/d" + under.kid(1).name();
+            }
             case Kind::function:
                 return (*p).op == uint8_t(Fn::abs) && p.count() == 1 ? "|" + name_of(p.kid(0), variable) + "|"
                                                                      : "";
@@ -348,17 +391,39 @@ class Matcher {
         if (gold.kind() == Kind::relation) {
             if (gold_named) {
                 // "a = 4, -8, -10" is a list whose first element has the name: seen by match_collections
-                if (is_collection(pred)) return match_collections(gold, pred);
+                if (is_collection(pred))
+                    return match_named(gold, pred, true) || match_collections(gold, pred);
                 return match(value(g), pred);
             }
             return constant_chain(gold) && chain_values(gold, 0) && match(gold.kid(gold.count() - 1), pred);
         }
         if (pred_named) {
-            if (is_collection(gold)) return match_collections(gold, pred);
+            if (is_collection(gold)) return match_named(pred, gold, false) || match_collections(gold, pred);
             return chain_values(pred, p.first) && match(gold, value(p));
         }
         if (options_.last_side && last_is_equal(pred)) return match(gold, pred.kid(pred.count() - 1));
         return constant_chain(pred) && chain_values(pred, 0) && match_any_side(gold, pred);
+    }
+    // (x, y) = (1, 2) against x = 1, y = 2 in any order.
+    bool match_named(const Part& tuples, const Part& list, bool tuples_are_gold) {
+        if (tuples.count() != 2) return false;
+        Part names = tuples.kid(0), values = tuples.kid(1);
+        bool fits = names.kind() == Kind::tuple && values.kind() == Kind::tuple &&
+                    names.count() == values.count() && names.count() == list.count();
+        for (int k = 0; k < list.count() && fits; k++) {
+            Assignment a;
+            fits = assignment(list.kid(k), a) && list.kid(k).count() == 2;
+            std::string_view variable;
+            int j = 0;
+            while (fits && j < names.count() && name_of(names.kid(j), variable) != a.name) j++;
+            fits = fits && j < names.count() &&
+                   (tuples_are_gold ? match(values.kid(j), value(a)) : match(value(a), values.kid(j)));
+            for (int before = 0; before < k && fits; before++) {
+                Assignment b;
+                fits = assignment(list.kid(before), b) && b.name != a.name;
+            }
+        }
+        return fits;
     }
     static bool last_is_equal(const Part& p) {
         Rel r = p.tree->relations[size_t((*p).value + p.count() - 2)];
@@ -411,6 +476,11 @@ class Matcher {
                      d = pred.kid(backwards ? j : j + 1);
                 bool ordered = r != Rel::eq && r != Rel::ne && r != Rel::approx && r != Rel::equiv;
                 if (backwards && ordered) s = mirrored(s);
+                bool moduli = b.kind() == Kind::modulo && d.kind() == Kind::modulo;  // of congruences
+                if (moduli && !match(b.kid(1), d.kid(1))) {
+                    all = false;
+                    break;
+                }
                 all = r == s && (same_difference(a, b, c, d, ordered) || (match(a, c) && match(b, d)));
             }
             if (all) return true;

@@ -112,9 +112,7 @@ TEST_CASE("short and long pieces are merged by definition, whatever the order of
             merges[{m.find_spelled(left), m.find_spelled(right)}] = {rank++, m.find_spelled(left + right)};
         }
         uint32_t x = 1;
-        auto random = [&](uint32_t n) {
-            return (x = x * 1664525 + 1013904223) >> 8 & 0xffff % 65536 ? (x >> 16) % n : 0;
-        };
+        auto random = [&](uint32_t n) { return ((x = x * 1664525 + 1013904223) >> 16) % n; };
         const std::string letters = " theraxbn.\xe4\xb8\xad=\n";
         for (int i = 0; i < 400; i++) {
             std::string piece;
@@ -322,6 +320,40 @@ TEST_CASE("what the format allows and this code does not do is refused by name")
         CHECK_THROWS_AS(Tokenizer::parse(text.substr(0, cut), "cut"), Error);
 }
 
+// What the reference does at these corners (tokenizers 0.23; where it panics nothing is expected).
+TEST_CASE("added tokens that take whitespace from each other, and special ones that NFC changes") {
+    auto with = [](std::vector<Json> tokens) {
+        Json file = golden()["base"];
+        int id = 480;
+        file["added_tokens"] = Json::array();
+        for (Json& token : tokens) {
+            token["id"] = id++;
+            file["added_tokens"].push_back(token);
+        }
+        return Tokenizer::parse(file.dump(), "t");
+    };
+    const Json both = {{"content", "<b>"}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}};
+    Json space = {{"content", " "}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}};
+    const std::vector<int> x = base().encode("x");
+    REQUIRE(x.size() == 1);
+    using Ids = std::vector<int>;
+    Tokenizer tok = with({both, space});
+    CHECK(tok.encode("<b>  x") == Ids{480, x[0]});  // nothing is left of the blanks
+    CHECK(tok.encode("x  <b>") == Ids{x[0], 481, 480});
+    CHECK(tok.encode("x   x") == Ids{x[0], 481, x[0]});
+    space["lstrip"] = space["rstrip"] = false;
+    CHECK(with({both, space}).encode("<b> x") == Ids{480, 481, x[0]});  // the blank counts twice
+    std::string blanks = "<b>" + std::string(300000, ' ') + "x";
+    space["rstrip"] = true;
+    CHECK(with({both, space}).encode(blanks).size() == 300002);  // and its run is read once
+
+    tok = with({{{"content", "=\u0338"}, {"normalized", true}, {"special", true}},
+                {{"content", "\u2260x"}, {"normalized", true}, {"special", true}}});
+    CHECK(tok.encode("=\u0338 \u2260x").front() == 480);
+    CHECK(tok.decode({480, 481}, false) == "\u2260\u2260x");
+    CHECK(tok.decode({480, 481}, true) == "\u2260");  // shown as \u2260, which is no special token's name
+}
+
 TEST_CASE("begin and end ids come from the post-processor and are not added by encode") {
     Json file = golden()["base"];
     file["post_processor"] = {
@@ -355,4 +387,24 @@ TEST_CASE("training finds the reference's merges, twice the same, and its file i
     trainer.train(100000);
     CHECK(trainer.tokens().size() < 2000);  // every piece has become one token
     CHECK_THROWS_AS(trainer.train(257), Error);
+    CHECK(hint_of([&] { trainer.train(max_token_id + 1); }).find("to " + std::to_string(max_token_id)) !=
+          std::string::npos);
+}
+
+TEST_CASE("training refuses special tokens that the written file could not hold") {
+    auto named = [](std::vector<std::string> special) {
+        return error_of([&] {
+            BpeTrainer trainer(Split::qwen, special);
+            for (int i = 0; i < 9; i++) trainer.add("hello hello");
+            trainer.train(300);
+            Tokenizer::parse(trainer.tokenizer_json(), "trained");
+        });
+    };
+    CHECK(named({"<a>", "<b>"}) == "no error");
+    CHECK(named({"hello"}) == "no error");  // it is cut out of the text, so that no token is called so
+    contains(named({"<a>", "<b>", "<a>"}), "\"<a>\" is given twice");
+    contains(named({"h"}), "\"h\" is also the name of an ordinary token");
+    contains(named({"\u0120hello"}), "is also the name of an ordinary token");  // " hello" is spelled so
+    contains(named({"\xff"}), "not UTF-8");
+    contains(named({""}), "an empty special token");
 }

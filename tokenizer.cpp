@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -98,8 +99,11 @@ std::string text_field(const Json& row, const std::string& field, const std::str
 
 std::vector<int> ids_field(const Json& row, const std::string& field, const std::string& where) {
     std::vector<int> out;
-    for (const Json& id : field_of(row, field, where)) {
-        if (!id.is_number_integer() || id.get<int64_t>() != int(id.get<int64_t>()))
+    const Json& list = field_of(row, field, where);
+    if (!list.is_array())
+        fail(where + ": key " + quoted(field) + " is not a list of ids", "name another key with --field");
+    for (const Json& id : list) {
+        if (!id.is_number_integer() || id > INT_MAX || id < INT_MIN)
             fail(where + ": key " + quoted(field) + ": " + id.dump() + " is no token id",
                  "ids are whole numbers");
         out.push_back(id.get<int>());

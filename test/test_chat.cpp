@@ -304,7 +304,7 @@ TEST_CASE("the tokenizer program", "[program]") {
     run("decode --tokenizer . /tmp");
     CHECK(r.code == 1);
     folder.put("ids.txt", "[" + ids + "]");
-    run("decode --tokenizer . ids.txt >/dev/full || exit $?; :");
+    run("decode --tokenizer . ids.txt >/dev/full 2>said || exit $?; :");
     CHECK(r.code == 1);
     run("decode --tokenizer . ids.txt");
     CHECK(r.out == text);
@@ -330,6 +330,11 @@ TEST_CASE("the tokenizer program", "[program]") {
     CHECK(r.err.find("ids.jsonl:2: no token has id -5, number 2 of the ids") != std::string::npos);
     run("decode --skip-unknown --tokenizer . --jsonl ids.jsonl");
     CHECK(r.code == 0);
+    for (const char* ids : {"null", "{\"a\":5}", "5", "[1.5]", "[18446744073709551615]"}) {
+        folder.put("ids.jsonl", std::string("{\"ids\":") + ids + "}\n");
+        run("decode --skip-unknown --tokenizer . --jsonl ids.jsonl");
+        CHECK(r.code == 1);
+    }
 
     // Many lines on several threads, in order.
     std::string lines, want;

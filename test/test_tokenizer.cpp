@@ -165,6 +165,49 @@ TEST_CASE("short and long pieces are merged by definition, whatever the order of
     }
 }
 
+// Three letters and merges in any order: joining two often makes a pair that stands earlier in the list.
+TEST_CASE("a merge that makes an earlier pair is interrupted for it, in short and long pieces") {
+    uint32_t x = 7;
+    auto random = [&](size_t n) { return size_t((x = x * 1664525 + 1013904223) >> 16) % n; };
+    int interrupted = 0;
+    for (int m = 0; m < 60; m++) {
+        std::vector<std::string> token = {"a", "b", "c"};
+        std::map<std::pair<int, int>, std::pair<int, int>> merges;
+        std::vector<std::pair<std::pair<int, int>, int>> list;
+        while (list.size() < 12) {
+            std::pair<int, int> pair(int(random(token.size())), int(random(token.size())));
+            std::string joined = token[size_t(pair.first)] + token[size_t(pair.second)];
+            auto known = std::find(token.begin(), token.end(), joined);
+            if (!merges.emplace(pair, std::make_pair(0, 0)).second) continue;
+            list.emplace_back(pair, int(known - token.begin()));
+            if (known == token.end()) token.push_back(joined);
+        }
+        for (size_t i = list.size(); i > 1; i--) std::swap(list[i - 1], list[random(i)]);
+        BpeModel model;
+        for (size_t id = 0; id < token.size(); id++) REQUIRE(model.add(int(id), token[id]));
+        for (size_t rank = 0; rank < list.size(); rank++) {
+            model.merge(list[rank].first.first, list[rank].first.second, list[rank].second);
+            merges[list[rank].first] = {int(rank), list[rank].second};
+        }
+        model.seal();
+        for (size_t length : {5, 39, 40, 41, 42, 80, 200}) {
+            std::string piece;
+            while (piece.size() < length) piece += char('a' + random(3));
+            std::vector<int> ids, swept;
+            model.encode(piece, ids);
+            REQUIRE(ids == merged_by_definition(model, merges, piece));
+            // Each merge once, everywhere, in the order of the list: where that differs, the order mattered.
+            for (char b : piece) swept.push_back(b - 'a');
+            for (auto& [pair, result] : list)
+                for (size_t i = 0; i + 1 < swept.size(); i++)
+                    if (swept[i] == pair.first && swept[i + 1] == pair.second)
+                        swept[i] = result, swept.erase(swept.begin() + int64_t(i) + 1);
+            interrupted += ids != swept;
+        }
+    }
+    CHECK(interrupted > 100);
+}
+
 TEST_CASE("the reference collection: encodings, decodings, ill-formed bytes, the whole vocabulary") {
     const std::string reference = shared_path("tokenizer");
     if (reference.empty()) return;
@@ -238,7 +281,8 @@ TEST_CASE("NFC: composition, exclusions, blocked marks, Hangul") {
     CHECK(nfc("\u212b\u2126") == "\u00c5\u03a9");   // singletons
     CHECK(nfc("\u1112\u1161\u11ab") == "\ud55c");   // Hangul
     CHECK(nfc("\uac00\u11a8") == "\uac01");
-    CHECK(nfc("\u0301a") == "\u0301a");  // a mark without a base
+    CHECK(nfc("\uac00\u11c2") == "\uac1b");  // the last final consonant
+    CHECK(nfc("\u0301a") == "\u0301a");      // a mark without a base
     CHECK(nfc("a\u0328\u0301") == "\u0105\u0301");
     CHECK(nfc("\U00011935\U00011930") == "\U00011935\U00011930");  // composes since Unicode 13: not here
     CHECK(nfc("a\u0312\u0301") == "a\u0312\u0301");                // a mark of the same class blocks the next
@@ -259,6 +303,7 @@ TEST_CASE("where text is cut into pieces") {
         return out;
     };
     CHECK(pieces(Split::qwen, "it'S x'\u017ft o'lL 'r") == "it|'S| x|'\u017f|t| o|'lL| '|r");
+    CHECK(pieces(Split::qwen, "x'\u017f") == "x|'\u017f");  // at the very end
     CHECK(pieces(Split::gpt2, "it'S it's x'\u017ft") == "it|'|S| it|'s| x|'|\u017ft");
     CHECK(pieces(Split::qwen, "a1234 \u0663 (x)") == "a|1|2|3|4| |\u0663| (|x|)");
     CHECK(pieces(Split::llama3, "a1234 12") == "a|123|4| |12");
@@ -271,6 +316,10 @@ TEST_CASE("where text is cut into pieces") {
 
 TEST_CASE("long and hostile text is read in linear time") {
     Tokenizer tok = base();
+    for (size_t n : {1, 2, 3, 7, 8, 9, 16, 17}) {  // zeros are text too, also where known pieces are kept
+        std::string zeros(n, '\0');
+        CHECK(tok.decode(tok.encode(zeros)) == zeros);
+    }
     for (std::string part :
          {"a", " ", "\n", "_", "1", "the", "\u4e2d", "e\u0301", "\u0301", "<|im_", "'s", "<", "\xff"}) {
         std::string text;
@@ -360,6 +409,51 @@ TEST_CASE("what the format allows and this code does not do is refused by name")
         CHECK_THROWS_AS(Tokenizer::parse(text.substr(0, cut), "cut"), Error);
 }
 
+// What the reference does at these corners (tokenizers 0.23; where it panics nothing is expected).
+TEST_CASE("added tokens that take whitespace from each other, and special ones that NFC changes") {
+    auto with = [](std::vector<Json> tokens) {
+        Json file = golden()["base"];
+        int id = 480;
+        file["added_tokens"] = Json::array();
+        for (Json& token : tokens) {
+            token["id"] = id++;
+            file["added_tokens"].push_back(token);
+        }
+        return Tokenizer::parse(file.dump(), "t");
+    };
+    const Json both = {{"content", "<b>"}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}};
+    Json space = {{"content", " "}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}};
+    const std::vector<int> x = base().encode("x");
+    REQUIRE(x.size() == 1);
+    using Ids = std::vector<int>;
+    Tokenizer tok = with({both, space});
+    CHECK(tok.encode("<b>  x") == Ids{480, x[0]});  // nothing is left of the blanks
+    CHECK(tok.encode("x  <b>") == Ids{x[0], 481, 480});
+    CHECK(tok.encode("x   x") == Ids{x[0], 481, x[0]});
+    space["lstrip"] = space["rstrip"] = false;
+    CHECK(with({both, space}).encode("<b> x") == Ids{480, 481, x[0]});  // the blank counts twice
+    std::string blanks = "<b>" + std::string(300000, ' ') + "x";
+    space["rstrip"] = true;
+    CHECK(with({both, space}).encode(blanks).size() == 300002);  // and its run is read once
+
+    // Between two tokens there is no text, so no space before it either.
+    Json file = golden()["base"];
+    file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", true}};
+    tok = Tokenizer::parse(file.dump(), "prefix");
+    int end = *tok.id_of("<|im_end|>");
+    CHECK(tok.encode("<|im_end|><|im_end|>") == Ids{end, end});
+    Ids spaced = tok.encode("x");
+    CHECK(spaced == base().encode(" x"));
+    spaced.insert(spaced.begin(), end);
+    CHECK(tok.encode("<|im_end|>x") == spaced);
+
+    tok = with({{{"content", "=\u0338"}, {"normalized", true}, {"special", true}},
+                {{"content", "\u2260x"}, {"normalized", true}, {"special", true}}});
+    CHECK(tok.encode("=\u0338 \u2260x").front() == 480);
+    CHECK(tok.decode({480, 481}, false) == "\u2260\u2260x");
+    CHECK(tok.decode({480, 481}, true) == "\u2260");  // shown as \u2260, which is no special token's name
+}
+
 TEST_CASE("begin and end ids come from the post-processor and are not added by encode") {
     Json file = golden()["base"];
     file["post_processor"] = {
@@ -393,4 +487,24 @@ TEST_CASE("training finds the reference's merges, twice the same, and its file i
     trainer.train(100000);
     CHECK(trainer.tokens().size() < 2000);  // every piece has become one token
     CHECK_THROWS_AS(trainer.train(257), Error);
+    CHECK(hint_of([&] { trainer.train(max_token_id + 1); }).find("to " + std::to_string(max_token_id)) !=
+          std::string::npos);
+}
+
+TEST_CASE("training refuses special tokens that the written file could not hold") {
+    auto named = [](std::vector<std::string> special) {
+        return error_of([&] {
+            BpeTrainer trainer(Split::qwen, special);
+            for (int i = 0; i < 9; i++) trainer.add("hello hello");
+            trainer.train(300);
+            Tokenizer::parse(trainer.tokenizer_json(), "trained");
+        });
+    };
+    CHECK(named({"<a>", "<b>"}) == "no error");
+    CHECK(named({"hello"}) == "no error");  // it is cut out of the text, so that no token is called so
+    contains(named({"<a>", "<b>", "<a>"}), "\"<a>\" is given twice");
+    contains(named({"h"}), "\"h\" is also the name of an ordinary token");
+    contains(named({"\u0120hello"}), "is also the name of an ordinary token");  // " hello" is spelled so
+    contains(named({"\xff"}), "not UTF-8");
+    contains(named({""}), "an empty special token");
 }

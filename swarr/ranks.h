@@ -71,7 +71,7 @@ class Link {
     // Called until it returns true. `done[r]`: the message from r is in from[r], its header in headers[r].
     virtual bool receive(std::vector<Header>& headers, std::vector<std::string>& from,
                          std::vector<bool>& done) = 0;
-    // After the last exchange, to which every rank has come (or sent its part, if it is not the first).
+    // The last call. The first rank has received the last exchange; so have all, if messages travel by MPI.
     virtual void leave() = 0;
 
     const int rank, ranks;
@@ -117,7 +117,7 @@ class MpiLink : public Link {
         }
         return all(done);
     }
-    void leave() override {}
+    void leave() override { MPI_Finalize(); }
 
   private:
     struct Peer {
@@ -150,6 +150,23 @@ class MpiLink : public Link {
     }
     std::vector<Peer> peers_;
 };
+
+// Errors: the launcher is another MPI's, so that each process thinks it is alone.
+inline std::unique_ptr<Link> start_mpi(int started) {
+    int provided, rank, ranks;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks != started)
+        fail(format("%d processes were started, but MPI knows of %d", started, ranks),
+             "use the mpirun of the MPI that this build is linked with (ldd ./sft)");
+    return std::make_unique<MpiLink>(rank, ranks);
+}
+#else
+inline std::unique_ptr<Link> start_mpi(int started) {
+    fail(format("%d processes were started, and this build has no MPI: each would work alone", started),
+         "install libopenmpi-dev, `make clean` and `make`; or set SWARR_RANKS, SWARR_RANK, SWARR_RENDEZVOUS");
+}
 #endif
 
 // Mailboxes: each rank writes its messages into FILE.SESSION.RANK.0 and .1 in turn, and the others look there.
@@ -294,38 +311,18 @@ class Ranks {
                 fail("SWARR_RENDEZVOUS is not set", "it names a new file on a disk that every rank can see");
             link_ = std::make_unique<FileLink>(rank_, size_, file);
         } else if (const int started = launched(); started > 1) {
-#ifdef SWARR_MPI
-            int provided;
-            MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
-            by_mpi_ = true;
-            MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-            MPI_Comm_size(MPI_COMM_WORLD, &size_);
-            if (size_ != started)
-                fail(format("%d processes were started, but MPI knows of %d", started, size_),
-                     "use the mpirun of the MPI that this build is linked with (ldd ./sft)");
-            link_ = std::make_unique<MpiLink>(rank_, size_);
-#else
-            fail(format("%d processes were started, and this build has no MPI: each would work alone",
-                        started),
-                 "install libopenmpi-dev and build again from `make clean`, or set SWARR_RANKS, SWARR_RANK "
-                 "and "
-                 "SWARR_RENDEZVOUS");
-#endif
+            link_ = start_mpi(started);
+            rank_ = link_->rank, size_ = link_->ranks, by_mpi_ = true;
         }
     }
     // After an error the other ranks are not waited for: they will find out.
     ~Ranks() {
         if (std::uncaught_exceptions() > 0) return;
         try {
-            if (joined_) {
-                begin("the end");
-                // Nobody needs the first rank's part of the last exchange; so the first may clear up.
-                if (by_mpi_ || rank_ == 0) finish("the end");
-                link_->leave();
-            }
-#ifdef SWARR_MPI
-            if (by_mpi_) MPI_Finalize();
-#endif
+            if (joined_) begin("the end");
+            // Nobody needs the first rank's part of the last exchange; so it may remove the files.
+            if (joined_ && (by_mpi_ || first())) finish("the end");
+            if (link_) link_->leave();
         } catch (const Error& e) {
             std::fprintf(stderr, "warning: %s\n", e.what());
         }
@@ -333,22 +330,15 @@ class Ranks {
     Ranks(const Ranks&) = delete;
     Ranks& operator=(const Ranks&) = delete;
 
-    int rank() const {
-        return rank_;
-    }
-    int size() const {
-        return size_;
-    }
-    bool first() const {
-        return rank_ == 0;
-    }
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    bool first() const { return rank_ == 0; }
     // Among the ranks of this machine; known after join().
-    int local_rank() const {
-        return local_rank_;
-    }
-    int local_size() const {
-        return local_size_;
-    }
+    int local_rank() const { return local_rank_; }
+    int local_size() const { return local_size_; }
+    // The same for ranks of one machine (and container) only; known after join().
+    std::string machine() const { return machine_.empty() ? "" : machine_[size_t(rank_)]; }
+    double timeout() const { return timeout_; }
 
     // Meets the other ranks. From now on a rank that is `timeout` seconds late is an error.
     void join(double timeout) {
@@ -379,9 +369,7 @@ class Ranks {
         finish(what, from);
     }
 
-    void barrier(const std::string& what) {
-        all_gather(what, "");
-    }
+    void barrier(const std::string& what) { all_gather(what, ""); }
     // What each rank has, by rank.
     std::vector<std::string> all_gather(const std::string& what, std::string_view mine) {
         std::vector<std::string> out(static_cast<size_t>(size_));
@@ -419,9 +407,7 @@ class Ranks {
         return x;
     }
     // Whether it is true on any rank.
-    bool any(const std::string& what, bool x) {
-        return max(what, double(x)) > 0;
-    }
+    bool any(const std::string& what, bool x) { return max(what, double(x)) > 0; }
 
     // Calls poll(done) until it returns true. Errors: a rank that is not `done` has ended, or is late.
     template <class Poll>

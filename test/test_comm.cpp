@@ -4,54 +4,9 @@
 #include <thread>
 
 #include "check.h"
-#include "comm.h"
-#include "launch.h"
+#include "collectives.h"
 
 namespace {
-
-// Another number for every rank and place; small whole numbers, whose sums are exact.
-template <class T>
-T value(int rank, size_t i) {
-    return T(int64_t((i * 7 + size_t(rank) * 13) % 101) - 50);
-}
-template <class T>
-std::vector<T> values(int rank, size_t n) {
-    std::vector<T> out(n);
-    for (size_t i = 0; i < n; i++) out[i] = value<T>(rank, i);
-    return out;
-}
-
-template <class T>
-void all_collectives(Comm<Cpu>& comm, size_t n) {
-    const int ranks = comm.ranks.size(), rank = comm.ranks.rank();
-    INFO("rank " << rank << " of " << ranks << ", " << n << " " << type_name<T>());
-    std::vector<T> sum(n, T(0));
-    for (int r = 0; r < ranks; r++)
-        for (size_t i = 0; i < n; i++) sum[i] += value<T>(r, i);
-    const Shard mine = comm.shard(n);
-
-    std::vector<T> x = values<T>(rank, n);
-    comm.all_reduce(x.data(), n);
-    comm.finish();
-    REQUIRE(x == sum);
-
-    x = values<T>(rank, n);
-    comm.reduce_scatter(x.data(), n);
-    comm.finish();
-    for (size_t i = mine.begin; i < mine.end(); i++) REQUIRE(x[i] == sum[i]);
-
-    // Only this rank's shard is right before, everything after.
-    x.assign(n, T(99));
-    for (size_t i = mine.begin; i < mine.end(); i++) x[i] = sum[i];
-    comm.all_gather(x.data(), n);
-    comm.finish();
-    REQUIRE(x == sum);
-
-    x = values<T>(rank, n);
-    comm.broadcast(x.data(), n);
-    comm.finish();
-    REQUIRE(x == values<T>(0, n));
-}
 
 void every_launcher(int ranks, const std::string& tag, const std::function<void(const Launched&)>& check) {
     ScratchFolder dir;
@@ -60,23 +15,6 @@ void every_launcher(int ranks, const std::string& tag, const std::function<void(
     if (!have_mpi()) return;
     INFO("by MPI");
     check(launch_by_mpi(ranks, tag));
-}
-void all_well(const Launched& l) {
-    INFO(l.all_err());
-    for (int code : l.code) REQUIRE(code == 0);
-}
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
-// What a program does, in small: joins, works; errors become an exit status.
-int as_program(double timeout, const std::function<void(Ranks&)>& body) {
-    return run_program("rank", [&] {
-        Ranks ranks;
-        ranks.join(timeout);
-        body(ranks);
-        return 0;
-    });
 }
 
 }  // namespace
@@ -104,7 +42,7 @@ TEST_CASE("comm: one rank is alone, without MPI and without waiting", "[comm]") 
     REQUIRE(ranks.first());
     Cpu device;
     Comm<Cpu> comm(device, ranks);
-    all_collectives<float>(comm, 1000);
+    all_collectives<float>(device, comm, 1000);
     ranks.barrier("nothing");
     REQUIRE(ranks.gather("text", "abc") == std::vector<std::string>{"abc"});
     REQUIRE(ranks.broadcast("text", "abc") == "abc");
@@ -118,17 +56,18 @@ TEST_CASE("comm: one rank is alone, without MPI and without waiting", "[comm]") 
 }
 
 TEST_CASE("rank: collectives", "[.rank-collectives]") {
-    REQUIRE(as_program(30, [](Ranks& ranks) {
-                Cpu device;
-                Comm<Cpu> comm(device, ranks);
-                for (size_t n : {0, 1, 63, 64, 65, 128, 1000}) {
-                    all_collectives<float>(comm, n);
-                    all_collectives<double>(comm, n);
-                    all_collectives<int32_t>(comm, n);
-                    all_collectives<int64_t>(comm, n);
-                }
-                all_collectives<float>(comm, 1234567);  // several turns
-            }) == 0);
+    const int code = as_program(30, [](Ranks& ranks) {
+        Cpu device;
+        Comm<Cpu> comm(device, ranks);
+        for (size_t n : {0, 1, 63, 64, 65, 128, 1000}) {
+            all_collectives<float>(device, comm, n);
+            all_collectives<double>(device, comm, n);
+            all_collectives<int32_t>(device, comm, n);
+            all_collectives<int64_t>(device, comm, n);
+        }
+        all_collectives<float>(device, comm, 1234567);  // several turns
+    });
+    REQUIRE(code == 0);
 }
 TEST_CASE("comm: every collective, every type, 2 and 3 ranks", "[comm]") {
     every_launcher(2, "[.rank-collectives]", all_well);
@@ -137,18 +76,19 @@ TEST_CASE("comm: every collective, every type, 2 and 3 ranks", "[comm]") {
 
 // Writes what it got to a file, so that the bits of several ranks and runs can be compared.
 TEST_CASE("rank: sums", "[.rank-sums]") {
-    REQUIRE(as_program(30, [](Ranks& ranks) {
-                Cpu device;
-                Comm<Cpu> comm(device, ranks);
-                std::vector<float> x = random_array<float>(5000, uint32_t(ranks.rank()));
-                double y = x[0] * 1e-3;
-                comm.all_reduce(x.data(), x.size());
-                ranks.sum("numbers", &y, 1);
-                std::string bytes(reinterpret_cast<const char*>(x.data()), x.size() * sizeof x[0]);
-                bytes.append(reinterpret_cast<const char*>(&y), sizeof y);
-                for (const std::string& other : ranks.all_gather("results", bytes)) REQUIRE(other == bytes);
-                if (ranks.first()) std::ofstream(std::getenv("SWARR_TEST_OUT"), std::ios::binary) << bytes;
-            }) == 0);
+    const int code = as_program(30, [](Ranks& ranks) {
+        Cpu device;
+        Comm<Cpu> comm(device, ranks);
+        std::vector<float> x = random_array<float>(5000, uint32_t(ranks.rank()));
+        double y = x[0] * 1e-3;
+        comm.all_reduce(x.data(), x.size());
+        ranks.sum("numbers", &y, 1);
+        std::string bytes(reinterpret_cast<const char*>(x.data()), x.size() * sizeof x[0]);
+        bytes.append(reinterpret_cast<const char*>(&y), sizeof y);
+        for (const std::string& other : ranks.all_gather("results", bytes)) REQUIRE(other == bytes);
+        if (ranks.first()) std::ofstream(std::getenv("SWARR_TEST_OUT"), std::ios::binary) << bytes;
+    });
+    REQUIRE(code == 0);
 }
 TEST_CASE("comm: sums have the same bits on every rank, in every run, by MPI and by file", "[comm]") {
     ScratchFolder dir;
@@ -171,30 +111,28 @@ TEST_CASE("comm: sums have the same bits on every rank, in every run, by MPI and
 }
 
 TEST_CASE("rank: host", "[.rank-host]") {
-    REQUIRE(as_program(30, [](Ranks& ranks) {
-                const int n = ranks.size(), me = ranks.rank();
-                // All are on this machine.
-                REQUIRE(ranks.local_rank() == me);
-                REQUIRE(ranks.local_size() == n);
-                // Lengths differ by much, one is empty, bytes are of any value.
-                auto text = [](int r) {
-                    return std::string(size_t(r) * 300000, char(r)) + std::string(1, 0);
-                };
-                std::vector<std::string> all = ranks.gather("texts", me == 1 ? "" : text(me));
-                if (me > 0) REQUIRE(all.empty());
-                for (int r = 0; r < n && me == 0; r++)
-                    REQUIRE(all[size_t(r)] == (r == 1 ? std::string() : text(r)));
-                REQUIRE(ranks.broadcast("seed", me == 0 ? "of the first" : "mine") == "of the first");
-                double x[2] = {double(me), -1.5};
-                ranks.sum("two", x, 2);
-                REQUIRE(x[0] == n * (n - 1) / 2);
-                REQUIRE(x[1] == -1.5 * n);
-                REQUIRE(ranks.max("largest", -double(me)) == 0);
-                REQUIRE(std::isnan(ranks.max("not a number", me == 1 ? NAN : 1.0)));
-                REQUIRE(ranks.any("flag", me == n - 1));
-                REQUIRE(!ranks.any("no flag", false));
-                for (int i = 0; i < 200; i++) ranks.barrier("many");
-            }) == 0);
+    const int code = as_program(30, [](Ranks& ranks) {
+        const int n = ranks.size(), me = ranks.rank();
+        // All are on this machine.
+        REQUIRE(ranks.local_rank() == me);
+        REQUIRE(ranks.local_size() == n);
+        // Lengths differ by much, one is empty, bytes are of any value.
+        auto text = [](int r) { return std::string(size_t(r) * 300000, char(r)) + std::string(1, 0); };
+        std::vector<std::string> all = ranks.gather("texts", me == 1 ? "" : text(me));
+        if (me > 0) REQUIRE(all.empty());
+        for (int r = 0; r < n && me == 0; r++) REQUIRE(all[size_t(r)] == (r == 1 ? std::string() : text(r)));
+        REQUIRE(ranks.broadcast("seed", me == 0 ? "of the first" : "mine") == "of the first");
+        double x[2] = {double(me), -1.5};
+        ranks.sum("two", x, 2);
+        REQUIRE(x[0] == n * (n - 1) / 2);
+        REQUIRE(x[1] == -1.5 * n);
+        REQUIRE(ranks.max("largest", -double(me)) == 0);
+        REQUIRE(std::isnan(ranks.max("not a number", me == 1 ? NAN : 1.0)));
+        REQUIRE(ranks.any("flag", me == n - 1));
+        REQUIRE(!ranks.any("no flag", false));
+        for (int i = 0; i < 200; i++) ranks.barrier("many");
+    });
+    REQUIRE(code == 0);
 }
 TEST_CASE("comm: what the host exchanges", "[comm]") {
     every_launcher(2, "[.rank-host]", all_well);
@@ -205,14 +143,15 @@ TEST_CASE("comm: what the host exchanges", "[comm]") {
 // Ranks that do not come
 
 TEST_CASE("rank: sleeps", "[.rank-sleeps]") {
-    REQUIRE(as_program(1.5, [](Ranks& ranks) {
-                ranks.barrier("a first meeting");
-                if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(4));
-                Cpu device;
-                Comm<Cpu> comm(device, ranks);
-                std::vector<float> x(100000);
-                comm.all_reduce(x.data(), x.size());
-            }) == 0);
+    const int code = as_program(1.5, [](Ranks& ranks) {
+        ranks.barrier("a first meeting");
+        if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(4));
+        Cpu device;
+        Comm<Cpu> comm(device, ranks);
+        std::vector<float> x(100000);
+        comm.all_reduce(x.data(), x.size());
+    });
+    REQUIRE(code == 0);
 }
 TEST_CASE("comm: a late rank ends the others within the limit, and is named by each", "[comm]") {
     const std::string named = "rank 1 of 3 has not come to reduce_scatter of 100000 float within 1.5 s";
@@ -227,11 +166,12 @@ TEST_CASE("comm: a late rank ends the others within the limit, and is named by e
 }
 
 TEST_CASE("rank: is killed", "[.rank-killed]") {
-    REQUIRE(as_program(5, [](Ranks& ranks) {
-                ranks.barrier("a first meeting");
-                if (ranks.rank() == 1) ::raise(SIGKILL);
-                ranks.gather("the samples", "abc");
-            }) == 0);
+    const int code = as_program(5, [](Ranks& ranks) {
+        ranks.barrier("a first meeting");
+        if (ranks.rank() == 1) ::raise(SIGKILL);
+        ranks.gather("the samples", "abc");
+    });
+    REQUIRE(code == 0);
 }
 TEST_CASE("comm: a killed rank is named at once", "[comm]") {
     ScratchFolder dir;
@@ -250,11 +190,12 @@ TEST_CASE("comm: a killed rank is named at once", "[comm]") {
 }
 
 TEST_CASE("rank: fails", "[.rank-fails]") {
-    REQUIRE(as_program(5, [](Ranks& ranks) {
-                ranks.barrier("a first meeting");
-                if (ranks.rank() == 1) fail("data/x.jsonl:3: not JSON", "mend it");
-                ranks.barrier("the next step");
-            }) == 0);
+    const int code = as_program(5, [](Ranks& ranks) {
+        ranks.barrier("a first meeting");
+        if (ranks.rank() == 1) fail("data/x.jsonl:3: not JSON", "mend it");
+        ranks.barrier("the next step");
+    });
+    REQUIRE(code == 0);
 }
 TEST_CASE("comm: a rank with an error ends the others", "[comm]") {
     every_launcher(2, "[.rank-fails]", [&](const Launched& l) {
@@ -266,12 +207,13 @@ TEST_CASE("comm: a rank with an error ends the others", "[comm]") {
 }
 
 TEST_CASE("rank: differs", "[.rank-differs]") {
-    REQUIRE(as_program(5, [](Ranks& ranks) {
-                Cpu device;
-                Comm<Cpu> comm(device, ranks);
-                std::vector<float> x(500);
-                comm.broadcast(x.data(), ranks.first() ? 100 : 101);
-            }) == 0);
+    const int code = as_program(5, [](Ranks& ranks) {
+        Cpu device;
+        Comm<Cpu> comm(device, ranks);
+        std::vector<float> x(500);
+        comm.broadcast(x.data(), ranks.first() ? 100 : 101);
+    });
+    REQUIRE(code == 0);
 }
 TEST_CASE("comm: ranks that do different things are told so", "[comm]") {
     every_launcher(2, "[.rank-differs]", [&](const Launched& l) {
@@ -303,7 +245,8 @@ TEST_CASE("comm: files of an earlier run are not taken for this one's", "[comm]"
 }
 
 TEST_CASE("rank: only joins", "[.rank-joins]") {
-    REQUIRE(as_program(1, [](Ranks&) {}) == 0);
+    const int code = as_program(1, [](Ranks&) {});
+    REQUIRE(code == 0);
 }
 TEST_CASE("comm: a rank that never starts is named", "[comm]") {
     const std::string self = "timeout 30 '" + this_binary() + "' '[.rank-joins]' ";

@@ -33,7 +33,7 @@ endif
 
 PROGRAMS := train_gpt_swa sft rl_cispo eval locality tokenizer
 TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
-BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(wildcard dev/bench/bench_*.cpp))
+BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(filter-out %/bench_gpu.cpp,$(wildcard dev/bench/bench_*.cpp)))
 
 # The programs are C++ with or without CUDA. With it they also see the launchers (SWARR_CUDA) and are linked with the
 # kernels, which nvcc compiles once. The run-time is linked shared and PTX is embedded uncompressed, so that dev/cusim
@@ -62,7 +62,9 @@ help:
 	@echo "make demo       the paper in miniature, a few minutes; SEED=n for another seed"
 	@echo "make test       install what is missing (apt), build, run every test"
 	@echo "make test-gpu   on a machine with a GPU: its results beside cusim's"
+	@echo "make test-cuda  the CUDA device's tests, on the CPU under cusim"
 	@echo "make bench      measure speed against this machine's own ceilings"
+	@echo "make bench-gpu  on a machine with a GPU: the 1.5B shape in nine minutes, and PyTorch's attention beside it"
 	@echo "make mutations  break the code on purpose, one fault at a time, and expect the tests to notice"
 	@echo "make format     clang-format all sources"
 	@echo "make clean      remove everything that make builds"
@@ -154,6 +156,21 @@ test-gpu: programs $(BUILD)/test/cuda/all test-gpu-cusim
 $(BUILD)/bench/%: dev/bench/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) -Idev/bench -MMD -MP $< -o $@
+
+# One card in nine minutes. bench-gpu-toy: the same program under cusim, a few tokens of everything.
+.PHONY: bench-gpu bench-gpu-toy
+$(BUILD)/bench/bench_gpu: dev/bench/bench_gpu.cpp $(KERNELS) Makefile
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -I. -MMD -MP $< $(KERNELS) $(CUDA_LIBS) -o $@
+bench-gpu: $(BUILD)/bench/bench_gpu
+	$< --out $(BUILD)/bench/bench_gpu.json --peers "python3 dev/bench/bench_gpu_peers.py"
+ifeq ($(CUDA),1)
+bench-gpu-toy: cusim $(BUILD)/bench/bench_gpu
+	CUSIM_QUIET=1 LD_LIBRARY_PATH=build/cusim $(BUILD)/bench/bench_gpu --toy --out $(BUILD)/bench/bench_gpu_toy.json
+else
+bench-gpu-toy:
+	@echo "skipped: bench-gpu-toy (no nvcc)"
+endif
 
 # Fuzz targets need clang's libFuzzer (Debian: clang, libclang-rt-14-dev).
 $(BUILD)/fuzz/%: dev/fuzz/%.cpp Makefile

@@ -33,6 +33,7 @@ struct Options {
     std::string tokenizer, jsonl, field, out, chat_template, split = "qwen", eos;
     std::vector<std::string> files, special = {"<|endoftext|>"};
     bool lines = false, literal = false, show = false, skip_special = false, mask = false, quiet = false;
+    bool skip_unknown = false;
     int threads = std::max(1, int(std::thread::hardware_concurrency())), vocab_size = 0;
 
     Specials specials() const { return literal ? Specials::literal : Specials::recognise; }
@@ -212,22 +213,31 @@ int encode(const Options& o) {
 
 int decode(const Options& o) {
     Tokenizer tok = Tokenizer::load(o.tokenizer);
+    auto known = [&](int id, const std::string& where, size_t number) {
+        if (!o.skip_unknown && !tok.model().has(id))
+            fail(format("%s: no token has id %d, number %zu of the ids (the vocabulary ends at %d)",
+                        where.c_str(), id, number, tok.vocab_size() - 1),
+                 "is this the tokenizer of the model that wrote them? --skip-unknown leaves such ids out");
+        return id;
+    };
     if (!o.jsonl.empty())
         each_row(o, [&](const Json& json, const std::string& where) {
-            Json out = {{"text", tok.decode(ids_field(json, o.field, where), o.skip_special)}};
-            return out.dump();
+            std::vector<int> ids = ids_field(json, o.field, where);
+            for (size_t i = 0; i < ids.size(); i++) known(ids[i], where, i + 1);
+            return Json{{"text", tok.decode(ids, o.skip_special)}}.dump();
         });
     for (const std::string& file : o.files) {
         std::ifstream in(file == "-" ? "/dev/stdin" : file);
         if (!in) fail(file + ": cannot open: " + std::strerror(errno), "check the path and its permissions");
         StreamDecoder stream(tok, o.skip_special);
         std::string word;
+        size_t number = 0;
         auto flush = [&] {
             if (word.empty()) return;
             if (word.size() > 9 || word.find_first_not_of("0123456789") != std::string::npos)
                 fail(file + ": " + quoted(word) + " is no token id",
                      "ids are whole numbers with blanks or commas between");
-            std::string text = stream.push(std::stoi(word));
+            std::string text = stream.push(known(std::stoi(word), file, ++number));
             std::fwrite(text.data(), 1, text.size(), stdout);
             word.clear();
         };
@@ -420,7 +430,10 @@ int main(int argc, char** argv) {
             cli.option("--lines", o.lines, "each line is a text of its own; prints {\"ids\":[...]} a line");
             cli.option("--show", o.show, "print the text with its token borders instead of ids");
         }
-        if (command->run == decode) cli.option("--skip-special", o.skip_special, "leave special tokens out");
+        if (command->run == decode) {
+            cli.option("--skip-special", o.skip_special, "leave special tokens out");
+            cli.option("--skip-unknown", o.skip_unknown, "leave ids without a token out");
+        }
         if (chats) {
             cli.option(
                 "--template", o.chat_template,

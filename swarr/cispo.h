@@ -137,8 +137,8 @@ struct CispoStatistics {
 };
 
 // log pi of every answer token under `model`: out[i] as long as trajectory i's answer.
-template <class Device, class T = typename Device::real>
-void score_trajectories(Model<Device>& model, TokenLossWorkspace<T>& workspace, int max_tokens,
+template <class Device>
+void score_trajectories(Model<Device>& model, TokenLossWorkspace<Device>& workspace, int max_tokens,
                         const std::vector<Trajectory>& trajectories, double temperature,
                         std::vector<std::vector<float>>& out) {
     std::vector<Sequence> sequences;
@@ -148,8 +148,8 @@ void score_trajectories(Model<Device>& model, TokenLossWorkspace<T>& workspace, 
         std::vector<int> target;
         for (size_t i = first; i < last; i++)
             target.insert(target.end(), sequences[i].target.begin(), sequences[i].target.end());
-        std::vector<T> logp(target.size());
-        TokenLoss<T> args;
+        std::vector<typename Device::stat> logp(target.size());
+        DeviceTokenLoss<Device> args;
         args.targets = target.data();
         args.temperature = temperature;
         args.logp = logp.data();
@@ -167,7 +167,7 @@ void score_trajectories(Model<Device>& model, TokenLossWorkspace<T>& workspace, 
 template <class Device>
 double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& minibatch,
                       const CispoOptions& options, CispoStatistics& stats) {
-    using T = typename Device::real;
+    using S = typename Device::stat;
     int64_t batch_tokens = 0, batch_sequences = 0;
     for (const Trajectory& t : minibatch)
         if (t.learned) batch_tokens += t.answer(), batch_sequences++;
@@ -183,7 +183,7 @@ double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& m
     trainer.each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
         const size_t N = size_t(batch.tokens());
         std::vector<int> target;
-        std::vector<T> old(N), rolled(N), advantage(N), scale(N), ref(N), logp(N), entropy(N), ratio(N);
+        std::vector<S> old(N), rolled(N), advantage(N), scale(N), ref(N), logp(N), entropy(N), ratio(N);
         for (size_t i = first; i < last; i++) {
             const Trajectory& t = *used[i];
             target.insert(target.end(), sequences[i].target.begin(), sequences[i].target.end());
@@ -194,15 +194,15 @@ double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& m
                 // weight.
                 double cap = options.rollout_weight_max, weight = 1;
                 if (cap > 0) weight = std::min(cap, std::exp(double(t.old_logp[a]) - double(drawn[a])));
-                old[at + a] = T(t.old_logp[a]);
-                rolled[at + a] = T(t.rollout_logp[a]);
-                advantage[at + a] = T(t.advantage * weight);
+                old[at + a] = S(t.old_logp[a]);
+                rolled[at + a] = S(t.rollout_logp[a]);
+                advantage[at + a] = S(t.advantage * weight);
                 scale[at + a] =
-                    T(token_scale(options.norm, t.answer(), batch_tokens, batch_sequences, options.limit));
-                if (!t.ref_logp.empty()) ref[at + a] = T(t.ref_logp[a]);
+                    S(token_scale(options.norm, t.answer(), batch_tokens, batch_sequences, options.limit));
+                if (!t.ref_logp.empty()) ref[at + a] = S(t.ref_logp[a]);
             }
         }
-        TokenLoss<T> args;
+        DeviceTokenLoss<Device> args;
         args.targets = target.data();
         args.temperature = options.temperature;
         args.old_logp = old.data();

@@ -30,9 +30,18 @@ struct SupervisedOptions {
             ->check(CLI::Range(0, 2));
     }
 
+    template <class Device>
+    void check_memory(const Device& device, const ModelConfig& config, int64_t longest) const {
+        ::check_memory(device.free_memory(),
+                       {{"--max-tokens-per-pass", max_tokens, longest}, {"--recompute", recompute, 2}},
+                       [&](const std::vector<int64_t>& v) {
+                           return training_memory<Device>(config, int(v[0]), int(v[1]));
+                       });
+    }
+
     // Options that follow from the data.
     void settle(Cli& cli, const Dataset& data, const Dataset& val) {
-        if (epochs > 0 && !cli.given("--steps")) {
+        if (epochs > 0 && !cli.given("--steps") && cli.source("--steps") != "file") {
             train.steps = int64_t(std::ceil(epochs * double(data.sequences.size()) / double(batch_size)));
             cli.chosen("--steps", "from --epochs");
         }
@@ -53,14 +62,14 @@ inline void print_data(const Dataset& data, const Dataset& val) {
 // `evaluate(step, metrics)` is called after every validation. Returns false if it was stopped before the end.
 template <class Device, class Evaluate>
 bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOptions& options,
-                     Model<Device>& model, Trainer<Device>& trainer, const Dataset& data, const Dataset& val,
+                     Trainer<Device>& trainer, const Dataset& data, const Dataset& val,
                      const std::string& source, Evaluate evaluate) {
     trainer.packing = options.packing;
     if (run.resumed()) trainer.load(run.checkpoint(), run.state());
     run.start();
     auto save = [&](int64_t step) {
         run.save(step, [&](const std::string& folder, Json& state) {
-            write_model_folder(model, source, folder);
+            write_model_folder(trainer.model, trainer.weights(), source, folder);
             trainer.save(folder, state);
         });
     };
@@ -77,7 +86,7 @@ bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOp
         UpdateResult update = trainer.update(loss);
         step++;
 
-        StepCost cost = step_cost(model.config, batch);
+        StepCost cost = step_cost(trainer.model.config, batch);
         double seconds = timer.seconds();
         Metrics metrics = {{"step", step},
                            {"epoch", double(step * options.batch_size) / double(data.sequences.size())},

@@ -13,6 +13,7 @@
 #include "checkpoint.h"
 #include "cli.h"
 #include "data.h"
+#include "memory_plan.h"
 #include "model.cuh"
 
 struct TrainOptions {
@@ -79,9 +80,9 @@ void each_pass(const std::vector<Sequence>& sequences, int max_tokens, bool pack
 
 // One pass over packed documents: forward, loss, and backward if `learn`. `args` brings targets,
 // coefficients, scale and where results go; sizes, hidden states and gradients are filled in here.
-template <class Device, class T = typename Device::real>
-TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<T>& workspace, const Batch& batch,
-                       TokenLoss<T> args, bool learn) {
+template <class Device>
+TokenLossSum loss_pass(Model<Device>& model, TokenLossWorkspace<Device>& workspace, const Batch& batch,
+                       DeviceTokenLoss<Device> args, bool learn) {
     model.forward(batch);
     args.N = batch.tokens(), args.D = model.config.hidden, args.V = model.config.vocab;
     args.x = model.hidden();
@@ -97,14 +98,41 @@ template <class Device>
 class Trainer {
   public:
     using T = typename Device::real;
+    using S = typename Device::stat;
 
+    // The weights are the model's; load_weights() brings others.
     Trainer(Model<Device>& model, const TrainOptions& options, int max_tokens_per_pass, int recompute)
         : model(model), options(options), max_tokens(max_tokens_per_pass) {
         model.prepare_training(max_tokens, recompute);
-        m_ = Buffer<T, Device>(model.dev, model.layout.total, Memory::optimizer);
-        v_ = Buffer<T, Device>(model.dev, model.layout.total, Memory::optimizer);
-        workspace_ = std::make_unique<TokenLossWorkspace<T>>(model.dev, max_tokens, model.config.hidden,
-                                                             model.config.vocab);
+        const size_t n = model.layout.total;
+        m_ = Buffer<S, Device>(model.dev, n, Memory::optimizer);
+        v_ = Buffer<S, Device>(model.dev, n, Memory::optimizer);
+        if constexpr (masters) {
+            masters_ = Buffer<S, Device>(model.dev, n, Memory::optimizer);
+            std::vector<S> host;
+            model.dev.put(masters_.data(), model.dev.view(model.params(), n, host), n);
+        }
+        workspace_ = std::make_unique<TokenLossWorkspace<Device>>(model.dev, max_tokens, model.config.hidden,
+                                                                  model.config.vocab);
+    }
+
+    // The weights that are updated and saved: the model's own, or, where the model computes with fewer bits,
+    // masters of which the model holds a rounded copy.
+    static constexpr bool masters = !std::is_same_v<T, S>;
+    S* weights() {
+        if constexpr (masters)
+            return masters_.data();
+        else
+            return model.params();
+    }
+    const S* weights() const { return const_cast<Trainer*>(this)->weights(); }
+
+    // From a model folder. Errors: as Model::load.
+    void load_weights(const std::string& folder) {
+        SafetensorsReader reader = SafetensorsReader::open(folder);
+        check_weights(reader, model.config);
+        model.read_parameters(reader, "", weights());
+        publish();
     }
 
     Model<Device>& model;
@@ -127,16 +155,16 @@ class Trainer {
         double loss = 0;
         this->each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
             std::vector<int> target;
-            std::vector<T> coefficient;
+            std::vector<S> coefficient;
             for (size_t i = first; i < last; i++) {
                 const Sequence& s = sequences[i];
                 target.insert(target.end(), s.target.begin(), s.target.end());
                 if (s.coefficient.empty())
-                    coefficient.insert(coefficient.end(), s.token.size(), T(1));
+                    coefficient.insert(coefficient.end(), s.token.size(), S(1));
                 else
                     coefficient.insert(coefficient.end(), s.coefficient.begin(), s.coefficient.end());
             }
-            TokenLoss<T> args;
+            DeviceTokenLoss<Device> args;
             args.targets = target.data();
             args.coefficient = coefficient.data();
             args.scale = 1.0 / double(targets);
@@ -147,10 +175,10 @@ class Trainer {
 
     // One pass: forward, loss, and backward if `learn`. `args` brings targets, coefficients, scale and where
     // results go; the rest is filled in here.
-    TokenLossSum run(const Batch& batch, const TokenLoss<T>& args, bool learn) {
+    TokenLossSum run(const Batch& batch, const DeviceTokenLoss<Device>& args, bool learn) {
         return loss_pass(model, *workspace_, batch, args, learn);
     }
-    TokenLossWorkspace<T>& workspace() { return *workspace_; }
+    TokenLossWorkspace<Device>& workspace() { return *workspace_; }
 
     // AdamW on the gathered gradients, which are zeroed. A loss or gradient that is not finite leaves the
     // weights as they are and is counted; errors: more than options.max_skips of those in a row.
@@ -164,22 +192,23 @@ class Trainer {
             skipped++;
             if (++skips_in_a_row_ > options.max_skips)
                 fail(format("%d updates in a row had a loss or gradient that is not finite", skips_in_a_row_),
-                     "resume from the last checkpoint with a lower --lr; its weights are good");
+                     "start anew from the last checkpoint (--model RUN) with a lower --lr, or a smaller "
+                     "--clip");
         } else {
             skips_in_a_row_ = 0;
             updates++;
             AdamW adam;
             adam.lr = float(result.lr), adam.beta1 = float(options.beta1), adam.beta2 = float(options.beta2);
             adam.eps = float(options.eps);
-            T scale =
-                T(options.clip > 0 && result.grad_norm > options.clip ? options.clip / result.grad_norm : 1);
+            S scale =
+                S(options.clip > 0 && result.grad_norm > options.clip ? options.clip / result.grad_norm : 1);
             auto part = [&](size_t from, size_t to, double decay) {
-                adamw_update(model.dev, model.params() + from, m_.data() + from, v_.data() + from,
+                adamw_update(model.dev, weights() + from, m_.data() + from, v_.data() + from,
                              model.gradients() + from, to - from, adam, float(decay), scale, updates);
             };
             part(0, layout.matrices, options.weight_decay);
             part(layout.matrices, layout.total, 0);
-            model.weights_changed();
+            publish();
         }
         model.zero_gradients();
         return result;
@@ -189,8 +218,9 @@ class Trainer {
     // F32.
     void save(const std::string& folder, Json& state) const {
         SafetensorsWriter writer;
-        model.add_parameters(writer, "m.", m_.data(), Dtype::F32);
-        model.add_parameters(writer, "v.", v_.data(), Dtype::F32);
+        std::vector<S> m, v;
+        model.add_parameters(writer, "m.", model.dev.view(m_.data(), m_.size(), m), Dtype::F32);
+        model.add_parameters(writer, "v.", model.dev.view(v_.data(), v_.size(), v), Dtype::F32);
         writer.write(folder + "/optimizer.safetensors");
         state["updates"] = updates;
         state["skipped_updates"] = skipped;
@@ -207,22 +237,28 @@ class Trainer {
     }
 
   private:
-    Buffer<T, Device> m_, v_;
-    std::unique_ptr<TokenLossWorkspace<T>> workspace_;
+    // The model's copy of the weights, after a change.
+    void publish() {
+        if constexpr (masters) cast_weights(model.dev, model.params(), masters_.data(), masters_.size());
+        model.weights_changed();
+    }
+
+    Buffer<S, Device> m_, v_, masters_;
+    std::unique_ptr<TokenLossWorkspace<Device>> workspace_;
     int skips_in_a_row_ = 0;
 };
 
 // What training takes, by category.
 template <class Device>
-std::vector<std::pair<std::string, double>> training_memory(const ModelConfig& c, int max_tokens,
-                                                            int recompute) {
-    using T = typename Device::real;
-    const double parameters = double(Layout(c).total) * sizeof(T);
+MemoryPlan training_memory(const ModelConfig& c, int max_tokens, int recompute) {
+    using S = typename Device::stat;
+    const double parameters = double(Layout(c).total) * sizeof(S);
+    const int states = Trainer<Device>::masters ? 3 : 2;
     return {{"weights", double(Model<Device>::weight_bytes(c))},
             {"gradients", parameters},
-            {"optimizer", 2 * parameters},
+            {"optimizer", states * parameters},
             {"activations", double(Model<Device>::activation_bytes(c, max_tokens, recompute, true))},
-            {"workspace", double(TokenLossWorkspace<T>::bytes(max_tokens, c.hidden, c.vocab))}};
+            {"workspace", double(TokenLossWorkspace<Device>::bytes(max_tokens, c.hidden, c.vocab))}};
 }
 
 // Tokens, targets and floating-point operations of a step that trains on these sequences.
@@ -242,14 +278,17 @@ inline StepCost step_cost(const ModelConfig& c, const std::vector<Sequence>& seq
     return cost;
 }
 
-// A model folder: config, weights in F32, and the tokenizer's files as they are in `source`.
-template <class Device>
-void write_model_folder(const Model<Device>& model, const std::string& source, const std::string& folder) {
+// A model folder: config, the given weights (the model's own or its trainer's) in F32, and the tokenizer's
+// files as they are in `source`.
+template <class Device, class Number>
+void write_model_folder(const Model<Device>& model, const Number* weights, const std::string& source,
+                        const std::string& folder) {
     ModelConfig config = model.config;
     config.dtype = "float32";
     save_config(config, folder);
     SafetensorsWriter writer;
-    model.add_parameters(writer, "", model.params(), Dtype::F32);
+    std::vector<typename Device::stat> space;
+    model.add_parameters(writer, "", model.dev.view(weights, model.layout.total, space), Dtype::F32);
     writer.write_model(folder);
     carry_files(source, folder);
 }

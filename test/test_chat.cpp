@@ -254,13 +254,9 @@ TEST_CASE("numbers in tool calls are written as Python writes them") {
           "{\"a\": [1, true, null, \"\u00e9\\\"\\n\"], \"b\": {}}");
 }
 
-TEST_CASE("the tokenizer program") {
+TEST_CASE("the tokenizer program", "[program]") {
     Folder folder;
     folder.write("tokenizer_config.json", {{"eos_token", "<|endoftext|>"}});
-    if (!std::filesystem::exists(program_path("tokenizer"))) {
-        std::printf("skipped: %s is not built\n", program_path("tokenizer").c_str());
-        return;
-    }
     ProgramResult r;
     auto run = [&](const std::string& arguments) { r = run_in(folder.path, "tokenizer", arguments); };
     run("--help");
@@ -293,6 +289,22 @@ TEST_CASE("the tokenizer program") {
     run("decode --tokenizer . ids.txt");
     CHECK(r.code == 1);
     CHECK(r.err.find("\"x3\" is no token id") != std::string::npos);
+    // Ids without a token: an error with the place, or left out when asked for.
+    const std::string end = std::to_string(tok.vocab_size());
+    folder.put("ids.txt", ids + " " + end);
+    run("decode --tokenizer . ids.txt");
+    CHECK(r.code == 1);
+    CHECK(r.err.find("error: tokenizer: ids.txt: no token has id " + end + ", number " +
+                     std::to_string(tok.encode(text).size() + 1) + " of the ids") == 0);
+    run("decode --skip-unknown --tokenizer . ids.txt");
+    CHECK(r.code == 0);
+    CHECK(r.out == text);
+    folder.put("ids.jsonl", "{\"ids\":[0]}\n{\"ids\":[0,-5]}\n");
+    run("decode --tokenizer . --jsonl ids.jsonl");
+    CHECK(r.code == 1);
+    CHECK(r.err.find("ids.jsonl:2: no token has id -5, number 2 of the ids") != std::string::npos);
+    run("decode --skip-unknown --tokenizer . --jsonl ids.jsonl");
+    CHECK(r.code == 0);
 
     // Many lines on several threads, in order.
     std::string lines, want;

@@ -572,3 +572,22 @@ void attention_backward(CpuDevice<T>& device, T* dqkv, const T* dout, const T* o
             backward_block(s, dqkv, dout, out, lse, qkv, doc, t, q, Pieces<T>{scratch});
     });
 }
+
+// ----------------------------------------------------------------------------------------------------------
+// CUDA
+
+#ifdef SWARR_CUDA
+// The same from `documents.start` on the device, N, count on the host. E: multiples of 8 up to 128; other
+// sizes are an error. Deterministic, but the order of sums is that of the device's tiles.
+template <class T>
+void attention_forward(CudaDevice<T>&, T* out, float* lse, const T* qkv, Documents documents, Window window,
+                       int H, int G, int E);
+// Uses the device's scratch for N x H floats.
+template <class T>
+void attention_backward(CudaDevice<T>&, T* dqkv, const T* dout, const T* out, const float* lse, const T* qkv,
+                        Documents documents, Window window, int H, int G, int E);
+#endif
+
+#ifdef __CUDACC__
+#include "attention_cuda.cuh"
+#endif

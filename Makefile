@@ -100,6 +100,7 @@ $(BUILD)/tokenizer.o: tokenizer.cpp Makefile | check-deps
 
 test: install-deps
 	@$(MAKE) --no-print-directory run-tests
+	@$(MAKE) --no-print-directory test-cuda
 
 .PHONY: run-tests
 run-tests: programs $(BUILD)/test/all

@@ -338,7 +338,7 @@ struct TokenLossWorkspace<CudaDevice<T>> {
     static int row_of(int V) { return (V + 7) / 8 * 8; }
     static int chunk_of(int max_tokens, int V) {
         const size_t rows = logits_bytes / (size_t(row_of(V)) * sizeof(float));
-        return int(std::min(size_t(max_tokens), std::max<size_t>(128, rows / 128 * 128)));
+        return int(std::min(size_t(max_tokens), std::max<size_t>(256, rows / 256 * 256)));
     }
 };
 

@@ -315,6 +315,11 @@ class Ranks {
             rank_ = link_->rank, size_ = link_->ranks, by_mpi_ = true;
         }
     }
+    // One rank, whatever the environment says.
+    static Ranks& alone() {
+        static Ranks ranks{nullptr};
+        return ranks;
+    }
     // After an error the other ranks are not waited for: they will find out.
     ~Ranks() {
         if (std::uncaught_exceptions() > 0) return;
@@ -359,6 +364,15 @@ class Ranks {
             if (machine_[size_t(r)] == machine_[size_t(rank_)]) local_rank_ += r < rank_, local_size_++;
     }
 
+    // Of things that all ranks know, by place in their list: this rank's.
+    bool has(size_t place) const { return place % size_t(size_) == size_t(rank_); }
+    template <class T>
+    std::vector<T> share(const std::vector<T>& of_all) const {
+        std::vector<T> mine;
+        for (size_t i = size_t(rank_); i < of_all.size(); i += size_t(size_)) mine.push_back(of_all[i]);
+        return mine;
+    }
+
     // Sends to[r] to every rank r; from[r] is what r sent here. What a rank sends itself stays where it is.
     // `what` names the exchange: the same on every rank.
     void exchange(const std::string& what, const std::vector<std::string_view>& to,
@@ -375,6 +389,16 @@ class Ranks {
         std::vector<std::string> out(static_cast<size_t>(size_));
         exchange(what, std::vector<std::string_view>(size_t(size_), mine), out);
         out[size_t(rank_)] = mine;
+        return out;
+    }
+    template <class T>
+    std::vector<std::vector<T>> all_gather(const std::string& what, const std::vector<T>& mine) {
+        std::vector<std::vector<T>> out;
+        for (const std::string& bytes :
+             all_gather(what, {reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(T)})) {
+            out.emplace_back(bytes.size() / sizeof(T));
+            std::memcpy(out.back().data(), bytes.data(), out.back().size() * sizeof(T));
+        }
         return out;
     }
     // As all_gather, but only rank 0 gets it; the others get nothing.
@@ -437,6 +461,7 @@ class Ranks {
     }
 
   private:
+    explicit Ranks(std::nullptr_t) {}
     void begin(const std::string& what) {
         send(what, std::vector<std::string_view>(static_cast<size_t>(size_)));
     }

@@ -1,6 +1,6 @@
 # swarr.cu: `make help` lists the targets.
 #
-# Variables: CUDA=0 builds without nvcc where it is installed; CUDA_ARCHS="80 90" (or all) names the cards to compile for;
+# Variables: CUDA=0, MPI=0 build without nvcc, MPI where they are installed; CUDA_ARCHS="80 90" (or all) names the cards to compile for;
 # SANITIZE=1 adds address and undefined-behaviour checks; OPT, CXX, BUILD (objects) and BIN (programs) as usual.
 
 CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
@@ -22,6 +22,14 @@ FLAGS += -g1 -fsanitize=address,undefined -fno-sanitize=null,alignment,vptr,obje
     -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 endif
 CXXFLAGS := -std=c++17 -I. -Iswarr $(FLAGS)
+
+# Ranks on several CPUs or machines. The compiler's wrapper says where MPI lies; C's, since nothing here needs more.
+MPI ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
+ifeq ($(MPI),1)
+MPI_WRAPPER := $(shell mpicc -show)
+CXXFLAGS += -DSWARR_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_WRAPPER)))
+LIBS := $(filter -L% -l% -Wl%,$(MPI_WRAPPER))
+endif
 
 PROGRAMS := train_gpt_swa sft rl_cispo eval locality tokenizer
 TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
@@ -60,7 +68,7 @@ help:
 	@echo "make mutations  break the code on purpose, one fault at a time, and expect the tests to notice"
 	@echo "make format     clang-format all sources"
 	@echo "make clean      remove everything that make builds"
-	@echo "variables: CUDA=$(CUDA) CUDA_ARCHS=\"$(CUDA_ARCHS)\" SANITIZE=$(or $(SANITIZE),0) OPT=\"$(OPT)\""
+	@echo "variables: CUDA=$(CUDA) MPI=$(MPI) CUDA_ARCHS=\"$(CUDA_ARCHS)\" SANITIZE=$(or $(SANITIZE),0) OPT=\"$(OPT)\""
 
 .PHONY: check-deps install-deps
 check-deps:
@@ -72,7 +80,7 @@ programs: $(addprefix $(BIN)/,$(PROGRAMS))
 
 $(BIN)/%: $(BUILD)/%.o $(KERNELS)
 	@mkdir -p $(@D)
-	$(CXX) $(FLAGS) $^ $(CUDA_LIBS) -o $@
+	$(CXX) $(FLAGS) $^ $(CUDA_LIBS) $(LIBS) -o $@
 
 $(BIN)/tokenizer: $(BUILD)/tokenizer.o
 	@mkdir -p $(@D)
@@ -101,7 +109,7 @@ run-tests: programs $(BUILD)/test/all
 # Catch2 3 has its main function in a library; version 2 makes it in test/main.cpp.
 CATCH_LIBS := $(if $(wildcard /usr/include/catch2/catch_all.hpp),-lCatch2Main -lCatch2)
 $(BUILD)/test/all: $(TESTS)
-	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) -o $@
+	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) $(LIBS) -o $@
 
 $(BUILD)/test/%.o: test/%.cpp Makefile | check-deps
 	@mkdir -p $(@D)
@@ -113,7 +121,7 @@ $(BUILD)/test/cuda/%.o: test/cuda/%.cpp Makefile | check-deps
 	@mkdir -p $(@D)
 	$(CXX) $(subst -O3,-O1,$(CXXFLAGS)) $(CUDA_FLAGS) -Itest -MMD -MP -c $< -o $@
 $(BUILD)/test/cuda/all: $(CUDA_TESTS) $(BUILD)/test/main.o $(KERNELS)
-	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) $(CUDA_LIBS) -o $@
+	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) $(CUDA_LIBS) $(LIBS) -o $@
 
 .PHONY: test-cuda
 ifeq ($(CUDA),1)

@@ -180,7 +180,7 @@ std::string results_folder(const Options& o, const std::string& model, const Mod
 
 // All sets under one model. Returns the results' folder; empty if a signal ended it.
 template <class Device>
-std::string evaluate(const Options& o, const std::string& model_path, Device& device) {
+std::string evaluate(const Options& o, const std::string& model_path, Device& device, Ranks& ranks) {
     ModelSource s(model_path, o.model, o.template_name);
     s.print();
     std::vector<ProblemSet> sets;
@@ -211,30 +211,35 @@ std::string evaluate(const Options& o, const std::string& model_path, Device& de
     const std::string out = results_folder(o, model_path, s);
     std::unique_ptr<Model<Device>> model;
     std::unique_ptr<FileWriter> sft;
-    if (!o.write_sft.empty()) sft = std::make_unique<FileWriter>(o.write_sft);
+    if (!o.write_sft.empty() && ranks.first()) sft = std::make_unique<FileWriter>(o.write_sft);
     int64_t sft_lines = 0;
     for (const ProblemSet& set : sets) {
-        EvaluationFolder folder(out + "/" + set.name, settings_of(o, s, set));
+        const std::string path = out + "/" + set.name;
+        std::unique_ptr<EvaluationFolder> folder;  // the first rank's
+        if (ranks.first()) folder = std::make_unique<EvaluationFolder>(path, settings_of(o, s, set));
+        const std::string missing = missing_samples(o, set, folder.get(), ranks);
         bool complete = true;
-        if (folder.missing(set.problems, o.samples)) {
+        if (missing.find('1') != std::string::npos) {
             if (!model) {
                 model = std::make_unique<Model<Device>>(device, s.config);
                 model->load(s.folder);
             }
-            complete = draw_samples(o, s, set, folder, *model);
+            complete = draw_samples(o, s, set, missing, folder.get(), *model, ranks);
         } else {
-            std::printf("%s: every sample is there already\n", folder.folder().c_str());
+            std::printf("%s: every sample is there already\n", path.c_str());
         }
-        Json summary = summarize(folder.settings(), folder.samples());
-        write_whole(folder.folder() + "/summary.json", summary.dump(2) + "\n");
-        std::printf("%s", summary_text(summary).c_str());
+        if (folder) {
+            Json summary = summarize(folder->settings(), folder->samples());
+            write_whole(path + "/summary.json", summary.dump(2) + "\n");
+            std::printf("%s", summary_text(summary).c_str());
+        }
         if (!complete) {
-            std::printf("stopped; the same command goes on here: %s\n", folder.folder().c_str());
+            std::printf("stopped; the same command goes on here: %s\n", path.c_str());
             return "";
         }
-        if (!o.contamination.empty()) contamination_report(o, set, folder.folder());
+        if (!o.contamination.empty() && folder) contamination_report(o, set, path);
         if (sft)
-            sft_lines += write_sft(*sft, set.problems, folder.samples(), o.system, !s.chat.is_plain(),
+            sft_lines += write_sft(*sft, set.problems, folder->samples(), o.system, !s.chat.is_plain(),
                                    o.sft_per_problem);
     }
     if (sft) {
@@ -298,6 +303,8 @@ Defaults choose_defaults(Cli& cli, Options& o, bool one_text) {
 
 int main(int argc, char** argv) {
     return run_program("eval", [&] {
+        Ranks ranks;
+        only_first_prints(ranks);
         Options o;
         Cli cli("eval", "Sample answers, judge them, report avg@k, pass@k and maj@k with intervals.");
         o.add_to(cli);
@@ -313,27 +320,29 @@ int main(int argc, char** argv) {
             return verifier::verify_file(
                 o.verify_only, o.mode == "rl" ? verifier::Mode::rl : verifier::Mode::lenient, stdout, stderr);
         catch_signals();
+        ranks.join(o.device.rank_timeout);
         const bool one_text = cli.given("--prompt") || cli.given("--ids") || o.logits;
         const Defaults chosen = choose_defaults(cli, o, one_text);
         check_sampling(o.sampling);
         if (o.self_test || one_text) {
+            if (!ranks.first()) return 0;
             ModelSource source(o.model.model, o.model, o.template_name);
             auto body = [&](auto& device) {
                 return o.self_test ? self_test(source, device)
                        : o.logits  ? print_logits(o, source, device)
                                    : answer_one(o, source, device);
             };
-            return on_device(o.device, body, stderr);
+            return on_device(o.device, Ranks::alone(), body, stderr);
         }
         cli.print();
-        return on_device(o.device, [&](auto& device) {
+        return on_device(o.device, ranks, [&](auto& device) {
             std::string before;
             if (!chosen.against.empty()) {
-                before = evaluate(o, chosen.against, device);
+                before = evaluate(o, chosen.against, device, ranks);
                 if (before.empty()) return 0;
             }
-            const std::string results = evaluate(o, o.model.model, device);
-            if (results.empty()) return 0;
+            const std::string results = evaluate(o, o.model.model, device, ranks);
+            if (results.empty() || !ranks.first()) return 0;
             if (!before.empty()) std::printf("%s", comparison_text(before, results).c_str());
             std::printf("results: %s\nnext: %s\n", results.c_str(),
                         chosen.next.empty()

@@ -147,6 +147,8 @@ Json example(LocalityScorer<Device>& scorer, const ModelSource& source, const Lo
 
 int main(int argc, char** argv) {
     return run_program("locality", [&] {
+        Ranks ranks;
+        if (ranks.size() > 1) fail("locality is the work of one process", "start it without mpirun");
         Options o;
         Cli cli("locality", "Measure how far back the tokens of a text look, under a fixed model.");
         o.add_to(cli);
@@ -179,7 +181,7 @@ int main(int argc, char** argv) {
         options.keep_prompt = o.keep_prompt;
         options.max_tokens_per_pass = o.max_tokens;
         options.threshold = o.threshold;
-        return on_device(o.device, [&](auto& device) {
+        return on_device(o.device, ranks, [&](auto& device) {
             LocalityScorer<std::decay_t<decltype(device)>> scorer(device, source.config, source.folder);
             const size_t middle = o.windows.size() / 2;
             Json result = {{"schema", 1},

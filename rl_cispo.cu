@@ -178,15 +178,23 @@ void toss_rewards(StepRollouts& rollouts, const Options& o, int64_t step) {
     }
 }
 
+void write_rollouts(const std::string& run, int64_t step, const StepRollouts& rollouts) {
+    std::string lines;
+    for (const Json& row : rollouts.rows)
+        lines += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    write_whole(run + "/rollouts/" + step_name(step) + ".jsonl", lines);
+}
+
 // avg@k and its kin on one validation set, under the samples' numbers of ./eval.
 template <class Device>
 void evaluate(Model<Device>& model, const Options& o, const ModelSource& source, const std::string& set,
-              const std::vector<EncodedProblem>& problems, Metrics& metrics, Progress& progress) {
+              const std::vector<EncodedProblem>& problems, Metrics& metrics, Progress& progress,
+              Ranks& ranks) {
     std::vector<const EncodedProblem*> all;
     for (const EncodedProblem& p : problems) all.push_back(&p);
     const int k = int(o.val_samples);
-    auto groups =
-        generate_groups(model, o.rollout, source.stop.ids(), all, std::vector<int64_t>(all.size(), 0), k);
+    auto groups = generate_groups(model, o.rollout, source.stop.ids(), all,
+                                  std::vector<int64_t>(all.size(), 0), k, ranks);
     StepRollouts marked;
     Samples samples;
     for (size_t i = 0; i < groups.size(); i++)
@@ -240,14 +248,14 @@ TrainedStep train(Trainer<Device>& trainer, const Options& o, std::vector<Trajec
     if (reference) {
         out.flops += scoring;
         score_trajectories(*reference, trainer.workspace(), trainer.max_tokens, trajectories, temperature,
-                           logp);
+                           logp, trainer.ranks);
         for (size_t i = 0; i < trajectories.size(); i++) trajectories[i].ref_logp = logp[i];
     }
     for (Trajectory& t : trajectories) t.old_logp = t.drawn_from(t.rollout_logp);
     if (o.old_logprobs == "recompute") {
         out.flops += scoring;
         score_trajectories(trainer.model, trainer.workspace(), trainer.max_tokens, trajectories, temperature,
-                           logp);
+                           logp, trainer.ranks);
         for (size_t i = 0; i < trajectories.size(); i++)
             trajectories[i].old_logp = trajectories[i].drawn_from(logp[i]);
     }
@@ -278,6 +286,7 @@ TrainedStep train(Trainer<Device>& trainer, const Options& o, std::vector<Trajec
 
 int main(int argc, char** argv) {
     return run_program("rl_cispo", [&] {
+        Ranks ranks;
         Options o;
         Cli cli("rl_cispo", "Adapt a model by reinforcement learning with verifiable rewards (CISPO).");
         o.add_to(cli);
@@ -285,7 +294,7 @@ int main(int argc, char** argv) {
             std::printf("%s: %s\n", name.c_str(), explain(name).c_str());
             return 0;
         }
-        Run run(cli, o.run, "rl_cispo", argc, argv);
+        Run run(cli, o.run, ranks, "rl_cispo", argc, argv);
         if (!run.ok()) return 0;
         choose_miniature(cli, o);
         o.settle();
@@ -313,7 +322,7 @@ int main(int argc, char** argv) {
                     (long long)updates, updates == 1 ? "" : "s");
         std::printf("weight pi / pi_old kept in [%g, %g]; loss / %s; KL %g, entropy %g\n", o.cispo.weight_min,
                     o.cispo.weight_max, o.loss_norm.c_str(), o.cispo.kl_coef, o.cispo.entropy_coef);
-        return on_device(o.run.device, [&](auto& device) {
+        return on_device(o.run.device, ranks, [&](auto& device) {
             using Device = std::decay_t<decltype(device)>;
             check_memory(
                 device.free_memory(),
@@ -321,7 +330,8 @@ int main(int argc, char** argv) {
                  {"--slots", o.rollout.slots, 1},
                  {"--recompute", o.recompute, 2}},
                 [&](const std::vector<int64_t>& v) {
-                    MemoryPlan plan = training_memory<Device>(source.config, int(v[0]), int(v[2]));
+                    MemoryPlan plan =
+                        training_memory<Device>(source.config, int(v[0]), int(v[2]), ranks.size());
                     GenerateOptions g;
                     g.slots = int(v[1]);
                     g.limit = longest_sequence;
@@ -341,7 +351,7 @@ int main(int argc, char** argv) {
             }
 
             Model<Device> model(device, source.config);
-            Trainer<Device> trainer(model, o.train, int(o.max_tokens), o.recompute);
+            Trainer<Device> trainer(model, o.train, int(o.max_tokens), o.recompute, ranks);
             trainer.load_weights(run.resumed() ? run.checkpoint() : source.folder);
             if (run.resumed()) trainer.load(run.checkpoint(), run.state());
             std::unique_ptr<Model<Device>> reference;
@@ -350,20 +360,19 @@ int main(int argc, char** argv) {
                 reference->load(source.folder);
             }
             run.start();
-            make_folders(run.folder() + "/rollouts");
+            if (ranks.first()) make_folders(run.folder() + "/rollouts");
             Order order(problems.size(), o.run.seed);
             int64_t step = run.step(), cursor = run.resumed() ? run.state_integer("cursor") : 0;
             auto save = [&] {
                 run.save(step, [&](const std::string& folder, Json& state) {
-                    write_model_folder(model, trainer.weights(), source.folder, folder);
-                    trainer.save(folder, state);
+                    trainer.save(source.folder, folder, state);
                     state["cursor"] = cursor;
                 });
             };
             Progress progress(o.train.steps);
             auto validate = [&](Metrics& metrics) {
                 for (auto& [set, of_set] : validation)
-                    evaluate(model, o, source, set, of_set, metrics, progress);
+                    evaluate(model, o, source, set, of_set, metrics, progress, ranks);
             };
             if (!run.resumed() && !validation.empty()) {
                 Metrics metrics = {{"step", 0}, {"time", run.seconds()}};
@@ -373,17 +382,15 @@ int main(int argc, char** argv) {
 
             for (bool stopped = false; step < o.train.steps && !stopped;) {
                 Timer timer;
-                StepRollouts rollouts = rollout_step(model, o.rollout, source, problems, order, cursor);
+                StepRollouts rollouts =
+                    rollout_step(model, o.rollout, source, problems, order, cursor, ranks);
                 if (o.random_reward) toss_rewards(rollouts, o, step);
                 const double rollout_seconds = timer.seconds() - rollouts.statistics.seconds_reward;
                 Timer train_timer;
                 TrainedStep trained = train(trainer, o, rollouts.trajectories, reference.get());
                 const double train_seconds = train_timer.seconds();
                 step++;
-                std::string lines;
-                for (const Json& row : rollouts.rows)
-                    lines += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-                write_whole(run.folder() + "/rollouts/" + step_name(step) + ".jsonl", lines);
+                if (ranks.first()) write_rollouts(run.folder(), step, rollouts);
 
                 const RolloutStatistics& r = rollouts.statistics;
                 const CispoStatistics& s = trained.stats;
@@ -426,7 +433,7 @@ int main(int argc, char** argv) {
                     {"time/train", train_seconds},
                     {"time/step", timer.seconds()}};
                 if (o.cispo.kl_coef > 0) metrics.push_back({"actor/kl", s.kl / tokens});
-                stopped = stop_requested() || run.out_of_time();
+                stopped = run.must_stop();
                 const bool last = step == o.train.steps;
                 if (last || stopped || (o.run.eval_every && step % o.run.eval_every == 0)) validate(metrics);
                 metrics.push_back({"time", run.seconds()});

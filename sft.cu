@@ -51,10 +51,11 @@ void choose_miniature(Cli& cli, Options& o) {
 
 int main(int argc, char** argv) {
     return run_program("sft", [&] {
+        Ranks ranks;
         Options o;
         Cli cli("sft", "Convert a model to sliding-window attention and fine-tune it on answers.");
         o.add_to(cli);
-        Run run(cli, o.run, "sft", argc, argv);
+        Run run(cli, o.run, ranks, "sft", argc, argv);
         if (!run.ok()) return 0;
         choose_miniature(cli, o);
         if (o.model.model.empty() || o.data.empty())
@@ -73,14 +74,14 @@ int main(int argc, char** argv) {
         cli.print();
         source.print();
         print_data(data, val);
-        return on_device(o.run.device, [&](auto& device) {
+        return on_device(o.run.device, ranks, [&](auto& device) {
             using Device = std::decay_t<decltype(device)>;
-            o.supervised.check_memory(device, source.config, longest_sequence(data, val));
+            o.supervised.check_memory(device, source.config, longest_sequence(data, val), ranks.size());
             if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
 
             Model<Device> model(device, source.config);
             Trainer<Device> trainer(model, o.supervised.train, int(o.supervised.max_tokens),
-                                    o.supervised.recompute);
+                                    o.supervised.recompute, ranks);
             trainer.load_weights(run.resumed() ? run.checkpoint() : source.folder);
             bool done = supervised_loop(run, o.run, o.supervised, trainer, data, val, source.folder,
                                         [](int64_t, Metrics&) {});

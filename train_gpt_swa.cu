@@ -61,10 +61,11 @@ void choose_miniature(Cli& cli, Options& o) {
 
 int main(int argc, char** argv) {
     return run_program("train_gpt_swa", [&] {
+        Ranks ranks;
         Options o;
         Cli cli("train_gpt_swa", "Pretrain a decoder with full, sliding or mixed attention.");
         o.add_to(cli);
-        Run run(cli, o.run, "train_gpt_swa", argc, argv);
+        Run run(cli, o.run, ranks, "train_gpt_swa", argc, argv);
         if (!run.ok()) return 0;
         choose_miniature(cli, o);
         if (o.config.empty() == o.model.model.empty())
@@ -90,15 +91,15 @@ int main(int argc, char** argv) {
         cli.print();
         source.print();
         print_data(data, val);
-        return on_device(o.run.device, [&](auto& device) {
+        return on_device(o.run.device, ranks, [&](auto& device) {
             using Device = std::decay_t<decltype(device)>;
-            o.supervised.check_memory(device, source.config, longest_sequence(data, val));
+            o.supervised.check_memory(device, source.config, longest_sequence(data, val), ranks.size());
             if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
 
             Model<Device> model(device, source.config);
             if (fresh) model.initialize(o.run.seed);
             Trainer<Device> trainer(model, o.supervised.train, int(o.supervised.max_tokens),
-                                    o.supervised.recompute);
+                                    o.supervised.recompute, ranks);
             if (run.resumed() || !fresh)
                 trainer.load_weights(run.resumed() ? run.checkpoint() : source.folder);
 
@@ -109,6 +110,7 @@ int main(int argc, char** argv) {
             generate.stop = source.stop.ids();
             bool done = supervised_loop(
                 run, o.run, o.supervised, trainer, data, val, source.folder, [&](int64_t step, Metrics&) {
+                    if (!ranks.first()) return;
                     std::vector<std::string> text = o.prompts;
                     Generator<Device> generator(model, generate);
                     for (size_t i = 0; i < text.size(); i++) {

@@ -1,22 +1,24 @@
-// choose_device.h: --device, --precision and --threads, the line that says what was chosen and why, and the
-// body of a program run on it.
+// choose_device.h: --device, --precision, --threads and --rank-timeout, the lines that say what was chosen and
+// why, and the body of a program run on it.
 //
-//   return on_device(options, [&](auto& device) {
+//   return on_device(options, ranks, [&](auto& device) {
 //       using Device = std::decay_t<decltype(device)>;
 //       Model<Device> model(device, config);
 //       ...
 //   });
 #pragma once
 #include <omp.h>
+#include <unistd.h>
 
 #include <string>
 
 #include "cli.h"
-#include "device.h"
+#include "comm.h"
 
 struct DeviceOptions {
     std::string device = "auto", precision = "bf16";
     int threads = 0;
+    double rank_timeout = 600;
 
     void add_to(Cli& cli, const char* group) {
         cli.option("--device", device, "auto, cpu or cuda", group)
@@ -27,8 +29,20 @@ struct DeviceOptions {
             ->check(CLI::IsMember({"bf16", "fp32"}));
         cli.option("--threads", threads, "CPU threads; 0 = OMP_NUM_THREADS or all", group)
             ->check(CLI::Range(0, 4096));
+        cli.option("--rank-timeout", rank_timeout,
+                   "under mpirun: seconds that a rank may be late before the others give up", group)
+            ->check(CLI::PositiveNumber);
     }
 };
+
+// Ranks of one machine divide its processors, unless mpirun has given each its own.
+inline void choose_threads(const DeviceOptions& o, const Ranks& ranks) {
+    if (o.threads)
+        omp_set_num_threads(o.threads);
+    else if (ranks.local_size() > 1 && !std::getenv("OMP_NUM_THREADS") &&
+             omp_get_num_procs() == sysconf(_SC_NPROCESSORS_ONLN))
+        omp_set_num_threads(std::max(1, omp_get_num_procs() / ranks.local_size()));
+}
 
 #ifdef SWARR_CUDA
 // Why there is no usable GPU, or "".
@@ -61,10 +75,12 @@ inline std::string chosen_device(const DeviceOptions& o) {
     return "cpu";
 }
 
-// Prints the device's line (to `line`) and returns body(device).
+// Prints the device's line (to `line`) and returns body(device). Each rank has a GPU of its own.
 template <class Body>
-auto on_device(const DeviceOptions& o, Body body, FILE* line = stdout) {
-    if (o.threads) omp_set_num_threads(o.threads);
+auto on_device(const DeviceOptions& o, const Ranks& ranks, Body body, FILE* line = stdout) {
+    choose_threads(o, ranks);
+    if (ranks.size() > 1)
+        std::fprintf(line, "ranks: %d, %d on this machine\n", ranks.size(), ranks.local_size());
 #ifdef SWARR_CUDA
     if (chosen_device(o) == "cuda") {
         auto run = [&](auto&& device) {
@@ -73,7 +89,8 @@ auto on_device(const DeviceOptions& o, Body body, FILE* line = stdout) {
                          o.device == "auto" ? " (auto: a GPU is there)" : "");
             return body(device);
         };
-        return o.precision == "bf16" ? run(CudaDevice<bf16>()) : run(CudaDevice<float>());
+        const int ordinal = pick_device(ranks);
+        return o.precision == "bf16" ? run(CudaDevice<bf16>(ordinal)) : run(CudaDevice<float>(ordinal));
     }
 #endif
     chosen_device(o);

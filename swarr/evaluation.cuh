@@ -116,23 +116,35 @@ inline SampleRow judged(const ModelSource& s, const Problem& p, Rollout r) {
     return row;
 }
 
-// Draws what is missing. False if a signal ended it early.
+// What is to be drawn: a character for every problem and sample, 1 where it is missing. The first rank has the
+// folder, and all get its answer.
+inline std::string missing_samples(const EvaluationOptions& o, const ProblemSet& set,
+                                   const EvaluationFolder* folder, Ranks& ranks) {
+    std::string missing;
+    if (folder)
+        for (const Problem& p : set.problems)
+            for (int k = 0; k < o.samples; k++) missing += folder->find(p.id, k) ? '0' : '1';
+    return ranks.broadcast("what is missing", missing);
+}
+
+// Draws what is missing. The ranks divide the problems among them; every few seconds their samples go to the
+// first one, which has the folder (the others: nullptr). False if a signal ended it early.
 template <class Device>
 bool draw_samples(const EvaluationOptions& o, const ModelSource& s, const ProblemSet& set,
-                  EvaluationFolder& folder, Model<Device>& model) {
+                  const std::string& missing, EvaluationFolder* folder, Model<Device>& model, Ranks& ranks) {
     Generator<Device> generator(model, generate_options(o, s, set.longest));
-    int64_t done = 0, right = 0, total = int64_t(set.problems.size()) * o.samples;
+    int64_t done = 0, right = 0, total = int64_t(missing.size());
+    auto count = [&](const SampleRow& row) { done++, right += row.outcome == Outcome::right; };
+    size_t problems = 0;  // that lack samples
     for (size_t i = 0; i < set.problems.size(); i++) {
         Prompt prompt;
         prompt.samples.clear();
-        for (int k = 0; k < o.samples; k++) {
-            const SampleRow* row = folder.find(set.problems[i].id, k);
-            if (!row)
+        for (int k = 0; k < o.samples; k++)
+            if (missing[i * size_t(o.samples) + size_t(k)] == '1')
                 prompt.samples.push_back(k);
-            else
-                done++, right += row->outcome == Outcome::right;
-        }
-        if (prompt.samples.empty()) continue;
+            else if (folder)
+                count(*folder->find(set.problems[i].id, k));
+        if (prompt.samples.empty() || !ranks.has(problems++)) continue;
         prompt.ids = set.prompts[i];
         prompt.key = problem_key(set.problems[i].id);
         prompt.tag = int64_t(i);
@@ -142,19 +154,39 @@ bool draw_samples(const EvaluationOptions& o, const ModelSource& s, const Proble
     if (done) std::printf("going on: %lld of %lld samples are there\n", (long long)done, (long long)total);
     Progress progress(total);
     Timer timer;
+    double tokens = 0;          // of all ranks
+    std::string for_the_first;  // lines of this rank's samples
+    auto take = [&](const SampleRow& row) {
+        count(row);
+        folder->append(row);
+        progress.update(done, format("%.1f%% right | %d running | %.0f tok/s",
+                                     100 * double(right) / double(done), generator.running(),
+                                     std::max(tokens, double(generator.tokens())) / timer.seconds()));
+    };
     auto finish = [&](Rollout r) {
         const Problem& problem = set.problems[size_t(r.tag)];
-        SampleRow row = judged(s, problem, std::move(r));
-        done++, right += row.outcome == Outcome::right;
-        folder.append(row);
-        progress.update(done,
-                        format("%.1f%% right | %d running | %.0f tok/s", 100 * double(right) / double(done),
-                               generator.running(), double(generator.tokens()) / timer.seconds()));
+        const SampleRow row = judged(s, problem, std::move(r));
+        if (folder)
+            take(row);
+        else
+            for_the_first += evaluate_detail::line(to_json(row));
     };
-    while (!stop_requested() && generator.step(finish)) continue;
-    if (done < total) return false;
-    std::printf("%lld tokens in %s: %.0f tokens/s\n", (long long)generator.tokens(),
-                duration_text(timer.seconds()).c_str(), double(generator.tokens()) / timer.seconds());
+    for (bool work = true, more = true; more;) {
+        Timer turn;
+        while (work && !stop_requested() && (ranks.size() == 1 || turn.seconds() < 2))
+            work = generator.step(finish);
+        for (const std::string& lines : ranks.gather("finished samples", std::exchange(for_the_first, ""))) {
+            std::istringstream in(lines);
+            for (std::string line; std::getline(in, line);)
+                take(sample_row(Json::parse(line), "another rank"));
+        }
+        tokens = ranks.sum("tokens", double(generator.tokens()));
+        const bool stop = ranks.any("whether to stop", stop_requested());
+        more = ranks.any("whether there is more", work) && !stop;
+    }
+    if (ranks.any("whether samples are missing", folder && done < total)) return false;
+    std::printf("%.0f tokens in %s: %.0f tokens/s\n", tokens, duration_text(timer.seconds()).c_str(),
+                tokens / timer.seconds());
     return true;
 }
 

@@ -266,14 +266,23 @@ class Model {
     Weight<T> head() const { return weight(layout.head, packed_head_); }
     S* head_gradient() { return grads_.data() + layout.head; }
 
-    // Adds every parameter's gradient of the last forward pass, given hidden_gradient().
-    void backward() {
+    // Adds every parameter's gradient of the last forward pass, given hidden_gradient(). layer_done(l) is called
+    // when nothing will be added any more to the matrices of layer l and of the layers above, nor to an untied
+    // head.
+    template <class LayerDone>
+    void backward(LayerDone layer_done) {
         const int N = documents_.tokens, D = config.hidden;
         T* dx = d_x_.data();
         rmsnorm_backward(dev, dx, grad(layout.norm), d_final_.data(), last_.data(), final_r_.data(),
                          params() + layout.norm, plain_rows(N, D), D, false);
-        for (int l = config.layers - 1; l >= 0; l--) layer_backward(l, dx);
+        for (int l = config.layers - 1; l >= 0; l--) {
+            layer_backward(l, dx);
+            layer_done(l);
+        }
         embedding_backward(dev, grad(layout.embed), token_, dx, N, D);
+    }
+    void backward() {
+        backward([](int) {});
     }
 
     Window window(int l) const { return {config.window[size_t(l)], config.sink_tokens}; }

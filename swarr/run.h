@@ -96,9 +96,9 @@ struct ModelOptions {
 // Options that may differ between a run and its continuation: none of them changes what was computed so far.
 // (--steps moves the end of a linear or cosine schedule: a run that is lengthened differs from a long one.)
 inline const std::set<std::string>& free_options() {
-    static const std::set<std::string> names = {"--resume",    "--device",     "--threads",    "--save-every",
-                                                "--keep-last", "--keep-every", "--log-every",  "--max-time",
-                                                "--dry-run",   "--steps",      "--eval-every", "--out"};
+    static const std::set<std::string> names = {
+        "--resume",   "--device",  "--threads", "--save-every", "--keep-last", "--keep-every",  "--log-every",
+        "--max-time", "--dry-run", "--steps",   "--eval-every", "--out",       "--rank-timeout"};
     return names;
 }
 
@@ -163,13 +163,22 @@ class Miniature {
     Cli& cli_;
 };
 
+// What every rank would print, the first one prints; errors are everyone's.
+inline void only_first_prints(const Ranks& ranks) {
+    if (ranks.first()) return;
+    shows_progress = false;
+    if (!std::freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null", "is /dev there?");
+}
+
 class Run {
   public:
     // Call after Cli::option(), before anything is read. Parses the command line (with the options of a
-    // resumed run as defaults). `name` is that of the default folder. Returns through ok() whether to go on:
-    // --help says no.
-    Run(Cli& cli, RunOptions& options, const std::string& program, int argc, const char* const* argv)
-        : cli_(cli), options_(options), program_(program) {
+    // resumed run as defaults) and meets the other ranks. `name` is that of the default folder. Returns through
+    // ok() whether to go on: --help says no.
+    Run(Cli& cli, RunOptions& options, Ranks& ranks, const std::string& program, int argc,
+        const char* const* argv)
+        : cli_(cli), options_(options), ranks_(ranks), program_(program) {
+        only_first_prints(ranks);
         std::string resume = argument(argc, argv, "--resume");
         Json before;
         if (!resume.empty()) {
@@ -187,6 +196,7 @@ class Run {
         for (int i = 0; i < argc; i++) command_ += std::string(i ? " " : "") + argv[i];
         ok_ = cli.parse(argc, argv);
         if (!ok_) return;
+        ranks.join(options.device.rank_timeout);
         if (!resume.empty()) {
             std::error_code ignored;
             if (cli.given("--out") && options.out != resume &&
@@ -207,8 +217,9 @@ class Run {
                              " to change them");
             }
             // Before the checkpoint is chosen: one that another process is about to delete is none.
-            if (!options.dry_run) log_.lock(resume + "/log.jsonl");
-            checkpoint_ = newest_checkpoint(resume);
+            if (!options.dry_run && ranks.first()) log_.lock(resume + "/log.jsonl");
+            if (ranks.first()) checkpoint_ = newest_checkpoint(resume);
+            checkpoint_ = ranks.broadcast("the checkpoint", checkpoint_);
             if (checkpoint_.empty())
                 fail(resume + ": no finished checkpoint to resume from",
                      "delete this folder and start again without --resume");
@@ -246,6 +257,45 @@ class Run {
     // Creates the folder and writes config.json; opens the log, cut back to the checkpoint's step when
     // resumed. Errors: a new run into a folder that already holds one.
     void start() {
+        if (ranks_.first()) create();
+        options_.out = ranks_.broadcast("the folder", folder());
+        catch_signals();
+    }
+
+    double seconds() const { return before_ + timer_.seconds(); }
+    // A signal, or the end of --max-time, on any rank. All ranks ask at the same places.
+    bool must_stop() {
+        const bool late = options_.max_time > 0 && seconds() >= options_.max_time;
+        return ranks_.any("whether to stop", stop_requested() || late);
+    }
+
+    void log(const Metrics& metrics) {
+        if (ranks_.first()) log_.append(metrics_json(metrics));
+    }
+
+    // Writes RUN/ckpt/step_N: `write(folder, state)` puts the files and adds to trainer.json; DONE comes
+    // last. Every rank calls write; only on the first is there a folder to write to.
+    template <class Write>
+    void save(int64_t step, Write write) {
+        saved_ = step;
+        if (ranks_.first()) {
+            log_.sync();
+            save_checkpoint(folder(), step, {options_.keep_last, options_.keep_every},
+                            [&](const std::string& to) {
+                                Json state = {{"program", program_}, {"step", step}, {"time", seconds()}};
+                                write(to, state);
+                                write_whole(to + "/trainer.json", state.dump(2) + "\n");
+                            });
+        } else {
+            Json nothing;
+            write("", nothing);
+        }
+        ranks_.barrier("the end of saving");
+    }
+    int64_t saved() const { return saved_; }  // step of the last save, -1 before
+
+  private:
+    void create() {
         namespace fs = std::filesystem;
         if (cli_.source("--out") == "next free") {  // creating it decides between runs that start at once
             const std::string printed = folder();
@@ -268,30 +318,8 @@ class Run {
             write_whole(folder() + "/config.json", config.dump(2) + "\n");
         }
         log_.open(folder() + "/log.jsonl", resumed() ? step() : -1);
-        catch_signals();
     }
 
-    double seconds() const { return before_ + timer_.seconds(); }
-    bool out_of_time() const { return options_.max_time > 0 && seconds() >= options_.max_time; }
-
-    void log(const Metrics& metrics) { log_.append(metrics_json(metrics)); }
-
-    // Writes RUN/ckpt/step_N: `write(folder, state)` puts the files and adds to trainer.json; DONE comes
-    // last.
-    template <class Write>
-    void save(int64_t step, Write write) {
-        log_.sync();
-        save_checkpoint(folder(), step, {options_.keep_last, options_.keep_every},
-                        [&](const std::string& to) {
-                            Json state = {{"program", program_}, {"step", step}, {"time", seconds()}};
-                            write(to, state);
-                            write_whole(to + "/trainer.json", state.dump(2) + "\n");
-                        });
-        saved_ = step;
-    }
-    int64_t saved() const { return saved_; }  // step of the last save, -1 before
-
-  private:
     // The first of runs/NAME, runs/NAME-2, ... that take(folder) accepts.
     template <class Take>
     void choose_folder(Take take) {
@@ -301,6 +329,7 @@ class Run {
 
     Cli& cli_;
     RunOptions& options_;
+    Ranks& ranks_;
     std::string program_, command_, checkpoint_;
     Json state_;
     bool ok_ = false;

@@ -31,11 +31,11 @@ struct SupervisedOptions {
     }
 
     template <class Device>
-    void check_memory(const Device& device, const ModelConfig& config, int64_t longest) const {
+    void check_memory(const Device& device, const ModelConfig& config, int64_t longest, int ranks) const {
         ::check_memory(device.free_memory(),
                        {{"--max-tokens-per-pass", max_tokens, longest}, {"--recompute", recompute, 2}},
                        [&](const std::vector<int64_t>& v) {
-                           return training_memory<Device>(config, int(v[0]), int(v[1]));
+                           return training_memory<Device>(config, int(v[0]), int(v[1]), ranks);
                        });
     }
 
@@ -68,10 +68,7 @@ bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOp
     if (run.resumed()) trainer.load(run.checkpoint(), run.state());
     run.start();
     auto save = [&](int64_t step) {
-        run.save(step, [&](const std::string& folder, Json& state) {
-            write_model_folder(trainer.model, trainer.weights(), source, folder);
-            trainer.save(folder, state);
-        });
+        run.save(step, [&](const std::string& folder, Json& state) { trainer.save(source, folder, state); });
     };
     Order order(data.sequences.size(), run_options.seed);
     Progress progress(options.train.steps);
@@ -101,7 +98,7 @@ bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOp
                            {"perf/flops", cost.flops}};
         progress.update(step, format("loss %.4f | norm %.3f | lr %.2e | %.0f tok/s", loss, update.grad_norm,
                                      update.lr, cost.tokens / seconds));
-        stopped = stop_requested() || run.out_of_time();
+        stopped = run.must_stop();
         const bool last = step == options.train.steps;
         const bool validate = last || (run_options.eval_every && step % run_options.eval_every == 0);
         if (validate && !val.sequences.empty()) {

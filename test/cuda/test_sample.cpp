@@ -166,8 +166,9 @@ TEST_CASE("cuda: sampling from a vocabulary of 151,936", "[cuda][sample]") {
 
 TEST_CASE("cuda: sampling in a graph", "[cuda][sample]") {
     CudaDevice<bf16>& device = cuda<bf16>();
-    OnDevice<float, bf16> logits(device, {1, 1, 1, 1}), uniform(device, {0}), logp(device, 1);
-    OnDevice<int, bf16> row(device, {0}), token(device, 1);
+    OnDevice<float, bf16> logits(device, {1, 1, 1, 1}), uniform(device, std::vector<double>{0}),
+        logp(device, 1);
+    OnDevice<int, bf16> row(device, std::vector<double>{0}), token(device, 1);
     cudaGraph_t graph;
     cudaGraphExec_t step;
     CUDA_CHECK(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal));

@@ -121,12 +121,12 @@ TEST_CASE("cuda: sampling follows the definition of top-k and top-p", "[cuda][sa
 TEST_CASE("cuda: sampling among equals", "[cuda][sample]") {
     // Weights of 1: sums are exact, and the edges of the intervals belong to the next token.
     const std::vector<float> four = {5, 5, 5, 5};
-    const std::vector<float> edges = {0, 0.2499999f, 0.25f, 0.4999999f, 0.5f, 0.75f, 0.9999999f};
-    REQUIRE(draw(four, {}, edges).token == std::vector<int>{0, 0, 1, 1, 2, 3, 3});
-    REQUIRE(draw(four, {1, 0.5, 0}, edges).token == std::vector<int>{0, 0, 0, 0, 1, 1, 1});
+    const std::vector<float> edges = {0, 0.2499999f, 0.25f, 0.4999999f, 0.5f, 0.75f, 0.9999999f, 1};
+    REQUIRE(draw(four, {}, edges).token == std::vector<int>{0, 0, 1, 1, 2, 3, 3, 3});
+    REQUIRE(draw(four, {1, 0.5, 0}, edges).token == std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1});
     REQUIRE(draw(four, {1, 0.50001, 0}, {0.9999999f}).token[0] == 2);
     REQUIRE(draw(four, {1, 1, 3}, {0.3333f, 0.3334f, 0.9999999f}).token == std::vector<int>{0, 1, 2});
-    REQUIRE(draw(four, {1, 0.5, 3}, edges).token == std::vector<int>{0, 0, 0, 0, 1, 1, 1});
+    REQUIRE(draw(four, {1, 0.5, 3}, edges).token == std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1});
     check_intervals({1, 1, 1, 1, 0}, {1, 0.6, 0});
     check_intervals({0, 1, 0, 1, 1, 0, 0}, {1, 0.95, 5});
     // More equals than the list of candidates holds.
@@ -162,6 +162,27 @@ TEST_CASE("cuda: sampling from a vocabulary of 151,936", "[cuda][sample]") {
     const auto logits = floats(random_values<float>(151936, 4, 3));
     for (Sampling s : {Sampling{1, 1, 0}, Sampling{1, 0.95, 0}, Sampling{0.6, 0.9, 20}})
         check_intervals(logits, s, 2e-6, 3);
+}
+
+TEST_CASE("cuda: sampling in a graph", "[cuda][sample]") {
+    CudaDevice<bf16>& device = cuda<bf16>();
+    OnDevice<float, bf16> logits(device, {1, 1, 1, 1}), uniform(device, std::vector<double>{0}),
+        logp(device, 1);
+    OnDevice<int, bf16> row(device, std::vector<double>{0}), token(device, 1);
+    cudaGraph_t graph;
+    cudaGraphExec_t step;
+    CUDA_CHECK(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal));
+    sample_tokens(device, token.data(), logp.data(), logits.data(), row.data(), uniform.data(), 1, 4, {});
+    CUDA_CHECK(cudaStreamEndCapture(device.stream, &graph));
+    CUDA_CHECK(cudaGraphInstantiate(&step, graph, 0));
+    for (int i = 0; i < 4; i++) {
+        const float u = 0.25f * float(i);
+        device.upload(uniform.data(), &u, sizeof u);
+        CUDA_CHECK(cudaGraphLaunch(step, device.stream));
+        REQUIRE(token.values()[0] == i);
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(step));
+    CUDA_CHECK(cudaGraphDestroy(graph));
 }
 
 TEST_CASE("cuda: what cannot be drawn", "[cuda][sample]") {

@@ -431,7 +431,8 @@ class Factors {
             if (is(Tok::sub) && base < 0) {
                 if (fn != Fn::log && fn != Fn::lg) return -1;
                 at_++;
-                base = operand_without_power();
+                bool ten = is(Tok::number) && look().s == "10";  // not \log_1 0
+                base = ten ? (at_++, tree_.integer(10)) : operand_without_power();
                 if (base < 0) return -1;
             } else if (is(Tok::power) && exponent < 0) {
                 at_++;

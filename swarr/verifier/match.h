@@ -68,6 +68,9 @@ class Matcher {
     static bool is_collection(const Part& p) { return p.kind() == Kind::list || p.kind() == Kind::set; }
 
     bool matched(Part gold, Part pred) {
+        if (Part bare = gold;
+            pred.kind() == Kind::unit && drop_unit_letter(bare) && letter_is_unit(gold, pred))
+            return match(bare, pred.kid(0));  // 5 m and 5 meters
         if (gold.kind() == Kind::unit || pred.kind() == Kind::unit) {
             if (contradicting_units(gold, pred)) return false;
             while (gold.kind() == Kind::unit) gold = gold.kid(0);
@@ -81,8 +84,8 @@ class Matcher {
         bool expand = !gold.minus && !pred.minus && (has_plus_minus(gold) || has_plus_minus(pred));
         if (is_collection(gold) || is_collection(pred) || expand) return match_collections(gold, pred);
         Kind g = gold.kind(), p = pred.kind();
-        if (labelled_point(gold) && p == Kind::tuple) return (*pred).op == 0 && match_children(gold, pred);
-        if (labelled_point(pred) && g == Kind::tuple) return (*gold).op == 0 && match_children(gold, pred);
+        if (labelled_point(gold) && p == Kind::tuple) return (*pred).op == 0 && match_in_order(gold, pred);
+        if (labelled_point(pred) && g == Kind::tuple) return (*gold).op == 0 && match_in_order(gold, pred);
         if (g == Kind::tuple || p == Kind::tuple || g == Kind::matrix || p == Kind::matrix)
             return match_ordered(gold, pred);
         if (g == Kind::based || p == Kind::based) return match_based(gold, pred);
@@ -124,6 +127,13 @@ class Matcher {
         return false;
     }
 
+    static bool letter_is_unit(const Part& product, const Part& unit) {
+        Part letter = product.kid(1);
+        if (letter.kind() == Kind::power) letter = letter.kid(0);
+        std::vector<std::string> units = known_units(unit.name());
+        const char* known = known_unit(letter.name());
+        return known && units.size() == 1 && units[0] == known;
+    }
     static bool labelled_point(const Part& p) {  // P(3, 4)
         return p.kind() == Kind::opaque && p.count() > 1 && p.name().size() == 1 && p.name()[0] <= 'Z';
     }
@@ -138,7 +148,7 @@ class Matcher {
     }
     // Turns 10 m and 10 m^2 into 10; false where there is no number, or another symbol.
     static bool drop_unit_letter(Part& p) {
-        if (p.count() != 2) return false;
+        if (p.kind() != Kind::mul || p.count() != 2) return false;
         Part last = p.kid(1);
         if (last.kind() == Kind::power) last = last.kid(0);
         if (last.kind() != Kind::symbol || !unit_letter(last.name()) || p.kid(0).kind() != Kind::number)
@@ -235,6 +245,7 @@ class Matcher {
                 if (!match_element(g.kid(k), p.kid(k))) return false;
             return true;
         }
+        if (a == Kind::relation && b == Kind::relation) return same_links(g, p);
         if (a == Kind::relation || b == Kind::relation) return false;
         return scalars_.equal(g, p);
     }
@@ -276,6 +287,16 @@ class Matcher {
                     if (p.kid(1).kind() == Kind::symbol) variable = p.kid(1).name();
                     return p.kid(0).name() + "()" + (variable.empty() ? spelled(p.kid(1)) : "");
                 }
+                Part first = p.kid(0), last = p.kid(p.count() - 1);
+                bool inverse = p.count() == 2 && first.kind() == Kind::power &&
+                               first.kid(0).kind() == Kind::symbol && first.kid(1).kind() == Kind::negate &&
+                               last.kind() == Kind::symbol && (*last).op == in_brackets;  // f^{-1}(x)
+                if (inverse)
+                    return variable = last.name(), first.kid(0).name() + "^-" + spelled(first.kid(1).kid(0));
+                if (p.count() == 2 && first.kind() == Kind::symbol &&
+                    last.kind() == Kind::relation)  // P(X = 2)
+                    return first.name() + "(" + spelled(last.kid(0)) + spelled(last.kid(last.count() - 1)) +
+                           ")";
                 std::string name;
                 for (int k = 0; k < p.count(); k++) {
                     if (p.kid(k).kind() == Kind::text) {
@@ -284,8 +305,9 @@ class Matcher {
                     }
                     if (p.kid(k).kind() != Kind::symbol || p.count() > 4) return "";
                     char c = p.kid(k).name()[0];
-                    bool capital = c >= 'A' && c <= 'Z';
-                    if (!capital) return "";
+                    bool capital = c >= 'A' && c <= 'Z',
+                         measure = k == 0 && p.count() > 1 && c == 'm';  // m\angle A
+                    if (!capital && !measure) return "";
                     name += p.kid(k).name();
                 }
                 return name;
@@ -545,6 +567,11 @@ class Matcher {
         if (a.op == b.op) return true;
         bool straight = (a.op == 0 || a.op == 3) && (b.op == 0 || b.op == 3);
         return a.count != 2 && straight;
+    }
+    bool match_in_order(const Part& gold, const Part& pred) {
+        bool same = gold.count() == pred.count();
+        for (int k = 0; k < gold.count() && same; k++) same = match(gold.kid(k), pred.kid(k));
+        return same;
     }
     bool match_children(const Part& gold, const Part& pred) {
         if (gold.count() != pred.count()) return false;

@@ -38,7 +38,8 @@ class Matcher {
             case Kind::relation:
                 return is_inequality(p);
             case Kind::symbol:
-                return p.name() == "mathbb R";
+            case Kind::text:
+                return Solutions::is_reals(p);
             case Kind::add:
                 return p.kid(0).kind() == Kind::symbol && p.kid(0).name() == "mathbb R";
             case Kind::list:
@@ -80,7 +81,7 @@ class Matcher {
         bool sets = is_set_expression(gold) || is_set_expression(pred);
         if (sets && same_solutions(gold, pred)) return true;
         if (relations) return match_relations(gold, pred);
-        if (sets && gold.kind() == pred.kind()) return match_children(gold, pred);
+        if (sets && gold.kind() == pred.kind() && gold.count()) return match_children(gold, pred);
         bool expand = !gold.minus && !pred.minus && (has_plus_minus(gold) || has_plus_minus(pred));
         if (is_collection(gold) || is_collection(pred) || expand) return match_collections(gold, pred);
         Kind g = gold.kind(), p = pred.kind();

@@ -4,8 +4,7 @@
 //     in running text, an unclosed box or unclosed thinking earns nothing. Neighbouring boxes joined by
 //     "and", "or", a comma or \quad are one list; a box after other words replaces those before it (a
 //     retraction).
-// lenient: for evaluation, reported apart. Where there is no box: <answer> tags, "####", "answer is", "A:",
-// then
+// lenient: for evaluation, reported apart. Where there is no box: <answer> tags, "####", "answer is", "A:", then
 //     the last formula or number. Several readings of the found sentence are offered, most complete first;
 //     the caller takes the first that can be read, without looking at the gold.
 //

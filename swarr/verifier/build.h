@@ -253,6 +253,8 @@ inline void split_words(std::vector<Token>& in, std::vector<Token>& out) {
             if (s == w) return true;
         return false;
     };
+    std::vector<bool> long_word(in.size() + 3);
+    for (size_t i = 0; i < in.size(); i++) long_word[i] = in[i].kind == Tok::word && in[i].s.size() > 3;
     for (size_t i = 0; i < in.size(); i++) {
         Token& t = in[i];
         bool split = t.kind == Tok::word && !t.text;
@@ -261,10 +263,10 @@ inline void split_words(std::vector<Token>& in, std::vector<Token>& out) {
             bool ascending = true;
             for (size_t k = 1; k < s.size(); k++) ascending &= s[k - 1] < s[k];
             Tok before = i ? kind(i - 1) : Tok::end, after = kind(i + 1);
-            bool neighbour =
-                before == Tok::word || after == Tok::word ||
-                (separates(before) && i > 1 && kind(i - 2) == Tok::word && in[i - 2].s.size() > 3) ||
-                (separates(after) && kind(i + 2) == Tok::word && in[i + 2].s.size() > 3);
+            bool neighbour = before == Tok::word || after == Tok::word ||
+                             (separates(before) && i > 1 && long_word[i - 2]) ||
+                             (separates(after) && long_word[i + 2]) ||
+                             (s == "to" && before == Tok::number && after == Tok::number);
             bool name = s.size() == 3 && s[0] <= 'Z' && std::strchr("aeiou", s[1]) && s[2] >= 'a' &&
                         separates(before) && separates(after);
             bool value_before = before == Tok::number || before == Tok::brace_close || before == Tok::close ||

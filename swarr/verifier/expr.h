@@ -156,4 +156,29 @@ struct Tree {
     const Number& number_of(int n) const { return numbers[size_t((*this)[n].value)]; }
 };
 
+// The symbols of an expression, sorted, each once; those bound by a sum are left out.
+inline void collect_symbols(const Tree& t, int n, std::vector<std::string_view>& out) {
+    const Node& node = t[n];
+    if (node.kind == Kind::symbol || node.kind == Kind::text) out.push_back(t.name(n));
+    size_t before = out.size();
+    for (int k = 0; k < node.count; k++) collect_symbols(t, t.kid(n, k), out);
+    if (node.kind == Kind::big_sum)
+        out.erase(std::remove(out.begin() + long(before), out.end(), std::string_view(t.name(n))), out.end());
+}
+inline std::vector<std::string_view> symbols_of(const Tree& t, int n) {
+    std::vector<std::string_view> out;
+    collect_symbols(t, n, out);
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+}
+// Whether any node below n (itself included) is of one of the kinds.
+template <class Test>
+bool any_node(const Tree& t, int n, Test test) {
+    if (test(t[n])) return true;
+    for (int k = 0; k < t[n].count; k++)
+        if (any_node(t, t.kid(n, k), test)) return true;
+    return false;
+}
+
 }  // namespace verifier

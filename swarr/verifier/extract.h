@@ -4,8 +4,7 @@
 //     in running text, an unclosed box or unclosed thinking earns nothing. Neighbouring boxes joined by
 //     "and", "or", a comma or \quad are one list; a box after other words replaces those before it (a
 //     retraction).
-// lenient: for evaluation, reported apart. Where there is no box: <answer> tags, "####", "answer is", "A:",
-// then
+// lenient: for evaluation, reported apart. Where there is no box: <answer> tags, "####", "answer is", "A:", then
 //     the last formula or number. Several readings of the found sentence are offered, most complete first;
 //     the caller takes the first that can be read, without looking at the gold.
 //
@@ -204,10 +203,8 @@ inline std::string_view unwrap(std::string_view s) {
         s = trim(s);
         if (!s.empty() && s.front() == ':') s.remove_prefix(1);
         bool thin_space = s.size() > 1 && s[s.size() - 2] == '\\';  // "\," is no comma
-        size_t n = s.size();                                        // 0.333... keeps its dots
-        bool repeats = n > 6 && s.substr(n - 3) == "..." && is_digit(s[n - 4]) && s[n - 4] == s[n - 5] &&
-                       s[n - 5] == s[n - 6];
-        if (!s.empty() && (s.back() == '.' || s.back() == ',') && !thin_space && !repeats) s.remove_suffix(1);
+        bool dots = s.size() > 1 && s[s.size() - 2] == '.';         // 1.23... is not 1.23
+        if (!s.empty() && (s.back() == '.' || s.back() == ',') && !thin_space && !dots) s.remove_suffix(1);
         for (std::string_view mark : {"**", "__", "\"", "`"}) {
             bool front = starts(s, mark),
                  back = s.size() >= 2 * mark.size() && s.substr(s.size() - mark.size()) == mark;

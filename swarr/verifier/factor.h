@@ -89,6 +89,7 @@ class Factors {
                     base = degree ? degrees(base) : primed(base);
                     continue;
                 }
+                if (ordinal_ends(base)) continue;
                 at_++;
                 int exponent = operand();
                 if (exponent < 0) return -1;
@@ -113,6 +114,17 @@ class Factors {
             }
         }
         return base;
+    }
+    // Skips the ending of 5^{th}.
+    bool ordinal_ends(int base) {
+        if (tree_[base].kind != Kind::number || !is(Tok::brace, 1)) return false;
+        std::string ending;
+        size_t k = 2;
+        for (; (is(Tok::word, k) || is(Tok::symbol, k)) && ending.size() < 3; k++) ending += look(k).s;
+        bool known = ending == "th" || ending == "st" || ending == "nd" || ending == "rd";
+        if (!known || !is(Tok::brace_close, k)) return false;
+        at_ += k + 1;
+        return true;
     }
     // 90^\circ, 20^\circ C
     int degrees(int base) {
@@ -431,7 +443,8 @@ class Factors {
             if (is(Tok::sub) && base < 0) {
                 if (fn != Fn::log && fn != Fn::lg) return -1;
                 at_++;
-                base = operand_without_power();
+                bool ten = is(Tok::number) && look().s == "10";  // not \log_1 0
+                base = ten ? (at_++, tree_.integer(10)) : operand_without_power();
                 if (base < 0) return -1;
             } else if (is(Tok::power) && exponent < 0) {
                 at_++;
@@ -454,6 +467,8 @@ class Factors {
             if (inner < 0) return -1;
             arguments.push_back(inner);
         }
+        if (fn == Fn::det && arguments.size() == 1 && tree_[arguments[0]].kind == Kind::matrix)
+            return exponent < 0 ? determinant(tree_, arguments[0]) : -1;
         if (fn == Fn::lg) fn = Fn::log, base = base < 0 ? tree_.integer(10) : base;
         if (base >= 0 && arguments.size() == 1) arguments.push_back(base);
         bool inverse = exponent >= 0 && fn <= Fn::csc && tree_[exponent].kind == Kind::negate &&

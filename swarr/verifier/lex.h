@@ -419,6 +419,7 @@ class Lexer {
         at_ = close + 1;
         if (auto it = shared_words().find(name); it != shared_words().end()) return push(out, it->second);
         if (auto it = plain_words().find(name); it != plain_words().end()) return push(out, it->second);
+        if (auto it = commands().find(name); it != commands().end()) return push(out, it->second);  // Re, Im
         push(out, Tok::symbol, 0, name);
     }
     void environment(std::vector<Token>& out, bool begin) {

@@ -14,12 +14,12 @@ enum class Tok : uint8_t {
     plus, minus, pm, mp, times, divide, slash, power, sub, open, close, bracket, bracket_close, brace, brace_close,
     set_open, set_close, bar, bar_open, bar_close, floor_open, floor_close, ceil_open, ceil_close, angle_open,
     angle_close, relation, cup, cap, setminus, comma, semicolon, colon, conj_and, conj_or, bang, prime, percent,
-    degree, amp, row, dots, mod, frac, sqrt, binom, choose, over, empty_set, formula, skip
+    degree, amp, row, dots, mod, frac, sqrt, binom, choose, over, empty_set, formula
 };
 // clang-format on
 
 // The relations, also used by the parser's nodes.
-enum class Rel : uint8_t { eq, ne, lt, le, gt, ge, in, approx, equiv, colon_dash };
+enum class Rel : uint8_t { eq, ne, lt, le, gt, ge, in, approx, equiv };
 
 enum class Const : uint8_t { pi, e, i, infinity };
 

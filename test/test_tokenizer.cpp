@@ -102,11 +102,12 @@ TEST_CASE("other spellings of the same file: escapes, matches kept instead of cu
     Json file = golden()["base"];
     file["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed";
     file["pre_tokenizer"]["pretokenizers"][0]["invert"] = true;
-    file["model"]["vocab"]["\U0001f600"] = 484;
-    Tokenizer other = Tokenizer::parse(file.dump(1, '\t', true), "escaped"), tok = base();  // \ud83d\ude00
-    CHECK(other.id_of("\U0001f600") == 484);
+    Tokenizer other = Tokenizer::parse(file.dump(1, '\t', true), "escaped"), tok = base();
     for (const Json& c : golden()["variants"][0]["cases"])
         CHECK(other.encode(c["text"].get<std::string>()) == tok.encode(c["text"].get<std::string>()));
+    file["added_tokens"] = Json::array();
+    file["model"]["vocab"]["\U0001f600"] = 480;  // in the file: \ud83d\ude00
+    CHECK(Tokenizer::parse(file.dump(-1, ' ', true), "pair").id_of("\U0001f600") == 480);
 }
 
 TEST_CASE("short and long pieces are merged by definition, whatever the order of the merges") {
@@ -399,9 +400,14 @@ TEST_CASE("what the format allows and this code does not do is refused by name")
     contains(with("/model/dropout", 0.1), "model dropout");
     contains(with("/model/byte_fallback", true), "model byte_fallback");
     contains(with("/model/continuing_subword_prefix", "##"), "model continuing_subword_prefix");
+    contains(with("/model/unk_token", 5), "model unk_token");
+    contains(with("/model/fuse_unk", 1), "model fuse_unk");
+    contains(with("/model/ignore_merges", "yes"), "model ignore_merges");
     contains(with("/model/unk_token", "nope"), "unk_token \"nope\" is not in the vocabulary");
     contains(with("/truncation", {{"max_length", 5}}), "truncation");
     contains(with("/added_tokens/0/single_word", true), "single_word");
+    contains(with("/added_tokens/0/normalized", nullptr), "no \"normalized\"");
+    contains(with("/added_tokens/0/lstrip", "yes"), "\"lstrip\" is \"yes\", not true or false");
     contains(with("/added_tokens/0/id", 5), "id 5 in the file, but 480 by its place");
     contains(with("/added_tokens/1/content", "<|endoftext|>"), "two entries");
     contains(with("/model/vocab/zzz", 3), "two tokens have id 3");
@@ -424,14 +430,16 @@ TEST_CASE("added tokens that take whitespace from each other, and special ones t
         Json file = golden()["base"];
         int id = 480;
         file["added_tokens"] = Json::array();
-        for (Json& token : tokens) {
-            token["id"] = id++;
-            file["added_tokens"].push_back(token);
+        for (const Json& token : tokens) {
+            Json whole = {{"id", id++},      {"single_word", false}, {"lstrip", false},
+                          {"rstrip", false}, {"normalized", false},  {"special", false}};
+            whole.update(token);
+            file["added_tokens"].push_back(whole);
         }
         return Tokenizer::parse(file.dump(), "t");
     };
-    const Json both = {{"content", "<b>"}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}};
-    Json space = {{"content", " "}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}};
+    const Json both = {{"content", "<b>"}, {"lstrip", true}, {"rstrip", true}};
+    Json space = {{"content", " "}, {"lstrip", true}, {"rstrip", true}};
     const std::vector<int> x = base().encode("x");
     REQUIRE(x.size() == 1);
     using Ids = std::vector<int>;

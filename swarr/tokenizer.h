@@ -419,7 +419,11 @@ class TokenizerReader {
                      key == "byte_fallback") &&
                     !off)
                     refuse("model " + key, setting.dump());
-                if (key == "unk_token" && setting.is_string()) unknown = setting.get<std::string>();
+                bool kind = key == "unk_token" ? setting.is_string() : setting.is_boolean();
+                if ((key == "unk_token" || key == "fuse_unk" || key == "ignore_merges") &&
+                    !(kind || setting.is_null()))
+                    refuse("model " + key, setting.dump());
+                if (key == "unk_token" && kind) unknown = setting.get<std::string>();
                 if (key == "fuse_unk") tok_.model_.fuse_unknown = setting == true;
                 if (key == "ignore_merges") tok_.model_.whole_first = setting == true;
             }
@@ -516,11 +520,15 @@ class TokenizerReader {
             token.content = content.get<std::string>();
             token.id = id.get<int>();
             std::string part = "added token " + ::quoted(token.content);
-            token.special = flag(entry, "special", false, part);
-            token.normalized = flag(entry, "normalized", !token.special, part);
-            token.strip_left = flag(entry, "lstrip", false, part);
-            token.strip_right = flag(entry, "rstrip", false, part);
-            if (flag(entry, "single_word", false, part)) refuse(part, "single_word");
+            auto given = [&](const char* key) {  // the reference has no standard value for these either
+                if (get(entry, key).is_null()) wrong(part, "no " + ::quoted(key));
+                return flag(entry, key, false, part);
+            };
+            token.special = given("special");
+            token.normalized = given("normalized");
+            token.strip_left = given("lstrip");
+            token.strip_right = given("rstrip");
+            if (given("single_word")) refuse(part, "single_word");
             if (token.content.empty()) continue;
             if (!contents.emplace(token.content, token.special).second)
                 wrong("added_tokens", "two entries " + ::quoted(token.content));

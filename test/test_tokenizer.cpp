@@ -139,6 +139,18 @@ TEST_CASE("merges as pairs are merges as text") {
         CHECK(pairs.encode(c["text"].get<std::string>()) == lines.encode(c["text"].get<std::string>()));
 }
 
+TEST_CASE("other spellings of the same file: escapes, matches kept instead of cut at") {
+    Json file = golden()["base"];
+    file["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed";
+    file["pre_tokenizer"]["pretokenizers"][0]["invert"] = true;
+    Tokenizer other = Tokenizer::parse(file.dump(1, '\t', true), "escaped"), tok = base();
+    for (const Json& c : golden()["variants"][0]["cases"])
+        CHECK(other.encode(c["text"].get<std::string>()) == tok.encode(c["text"].get<std::string>()));
+    file["added_tokens"] = Json::array();
+    file["model"]["vocab"]["\U0001f600"] = 480;  // in the file: \ud83d\ude00
+    CHECK(Tokenizer::parse(file.dump(-1, ' ', true), "pair").id_of("\U0001f600") == 480);
+}
+
 TEST_CASE("short and long pieces are merged by definition, whatever the order of the merges") {
     for (const Json& variant : golden()["variants"])
         if (variant["name"] == "base" || variant["name"] == "merges_shuffled")
@@ -281,6 +293,7 @@ TEST_CASE("NFC: composition, exclusions, blocked marks, Hangul") {
     CHECK(nfc("\u212b\u2126") == "\u00c5\u03a9");   // singletons
     CHECK(nfc("\u1112\u1161\u11ab") == "\ud55c");   // Hangul
     CHECK(nfc("\uac00\u11a8") == "\uac01");
+    CHECK(nfc("\u09c7\u09be") == "\u09cb");  // composes although neither is a mark with a class
     CHECK(nfc("\uac00\u11c2") == "\uac1b");  // the last final consonant
     CHECK(nfc("\u0301a") == "\u0301a");      // a mark without a base
     CHECK(nfc("a\u0328\u0301") == "\u0105\u0301");
@@ -349,6 +362,43 @@ TEST_CASE("literal ranges: a template's control tokens count, a message's do not
     joined.add("end|>", Specials::recognise);
     ids = tok.encode(joined);
     CHECK(std::count(ids.begin(), ids.end(), end) == 0);
+    for (size_t cut : {1, 9}) {  // "<|im_end|>": also where only its first or last byte is the message's
+        const std::string control = "<|im_end|>";
+        for (bool head_is_literal : {false, true}) {
+            MarkedText halves;
+            halves.add(control.substr(0, cut), head_is_literal ? Specials::literal : Specials::recognise);
+            halves.add(control.substr(cut), head_is_literal ? Specials::recognise : Specials::literal);
+            ids = tok.encode(halves);
+            CHECK(std::count(ids.begin(), ids.end(), end) == 0);
+        }
+    }
+    // A token that is matched after NFC is the template's only where no text of the message is with it.
+    Json normalized = golden()["base"];
+    Json added = normalized["added_tokens"][0];
+    added["id"] = 484, added["content"] = "<n>", added["normalized"] = true;
+    normalized["added_tokens"].push_back(added);
+    Tokenizer after_nfc = Tokenizer::parse(normalized.dump(), "normalized");
+    for (Specials whose : {Specials::literal, Specials::recognise}) {
+        MarkedText marked;
+        marked.add("<|im_start|>a", Specials::recognise);
+        marked.add("<n>", whose);
+        ids = after_nfc.encode(marked);
+        CHECK(std::count(ids.begin(), ids.end(), 484) == (whose == Specials::recognise));
+    }
+    // The template's own token may start inside one that is not.
+    Json file = golden()["base"];
+    Json token = file["added_tokens"][0];
+    for (const char* content : {"y<x>", "<x>"}) {
+        token["id"] = 480 + file["added_tokens"].size();
+        token["content"] = content;
+        file["added_tokens"].push_back(token);
+    }
+    Tokenizer overlapping = Tokenizer::parse(file.dump(), "overlapping");
+    MarkedText inside;
+    inside.add("y", Specials::literal);
+    inside.add("<x>", Specials::recognise);
+    CHECK(overlapping.encode("y<x>") == std::vector<int>{*overlapping.id_of("y<x>")});
+    CHECK(overlapping.encode(inside) == std::vector<int>{*overlapping.id_of("y"), *overlapping.id_of("<x>")});
 }
 
 TEST_CASE("several threads and several tokenizers at once") {
@@ -390,9 +440,14 @@ TEST_CASE("what the format allows and this code does not do is refused by name")
     contains(with("/model/dropout", 0.1), "model dropout");
     contains(with("/model/byte_fallback", true), "model byte_fallback");
     contains(with("/model/continuing_subword_prefix", "##"), "model continuing_subword_prefix");
+    contains(with("/model/unk_token", 5), "model unk_token");
+    contains(with("/model/fuse_unk", 1), "model fuse_unk");
+    contains(with("/model/ignore_merges", "yes"), "model ignore_merges");
     contains(with("/model/unk_token", "nope"), "unk_token \"nope\" is not in the vocabulary");
     contains(with("/truncation", {{"max_length", 5}}), "truncation");
     contains(with("/added_tokens/0/single_word", true), "single_word");
+    contains(with("/added_tokens/0/normalized", nullptr), "no \"normalized\"");
+    contains(with("/added_tokens/0/lstrip", "yes"), "\"lstrip\" is \"yes\", not true or false");
     contains(with("/added_tokens/0/id", 5), "id 5 in the file, but 480 by its place");
     contains(with("/added_tokens/1/content", "<|endoftext|>"), "two entries");
     contains(with("/model/vocab/zzz", 3), "two tokens have id 3");
@@ -415,14 +470,16 @@ TEST_CASE("added tokens that take whitespace from each other, and special ones t
         Json file = golden()["base"];
         int id = 480;
         file["added_tokens"] = Json::array();
-        for (Json& token : tokens) {
-            token["id"] = id++;
-            file["added_tokens"].push_back(token);
+        for (const Json& token : tokens) {
+            Json whole = {{"id", id++},      {"single_word", false}, {"lstrip", false},
+                          {"rstrip", false}, {"normalized", false},  {"special", false}};
+            whole.update(token);
+            file["added_tokens"].push_back(whole);
         }
         return Tokenizer::parse(file.dump(), "t");
     };
-    const Json both = {{"content", "<b>"}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}};
-    Json space = {{"content", " "}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}};
+    const Json both = {{"content", "<b>"}, {"lstrip", true}, {"rstrip", true}};
+    Json space = {{"content", " "}, {"lstrip", true}, {"rstrip", true}};
     const std::vector<int> x = base().encode("x");
     REQUIRE(x.size() == 1);
     using Ids = std::vector<int>;
@@ -465,6 +522,11 @@ TEST_CASE("begin and end ids come from the post-processor and are not added by e
     CHECK(tok.begin_ids() == std::vector<int>{480});
     CHECK(tok.end_ids().empty());
     CHECK(tok.encode("a") == base().encode("a"));
+    Json& single = file["post_processor"]["single"];
+    std::swap(single[0], single[1]);
+    tok = Tokenizer::parse(file.dump(), "t");
+    CHECK(tok.begin_ids().empty());
+    CHECK(tok.end_ids() == std::vector<int>{480});
 }
 
 TEST_CASE("training finds the reference's merges, twice the same, and its file is read back") {

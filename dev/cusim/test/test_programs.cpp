@@ -67,8 +67,10 @@ TEST_CASE("every seeded fault is reported with its file and line") {
         CHECK(r.code == 99);
         CHECK(contains(r.err, m[3].str()));
         CHECK(contains(r.err, "faults.cu:" + std::to_string(number)));
+        CHECK(contains(r.err, "\n  kernel "));
+        CHECK(contains(r.err, "thread ("));
     }
-    CHECK(found >= 26);
+    CHECK(found >= 32);
 }
 
 TEST_CASE("faults outside kernels") {
@@ -152,6 +154,7 @@ TEST_CASE("NCCL stand-in: collectives, and what happens when a rank is missing")
     ProgramResult r = run_program("ranks");
     INFO(r.out << r.err);
     CHECK(r.code == 0);
+    CHECK(run_program("ranks aborts").code == 0);
     CHECK(contains(run_program("ranks missing", "CUSIM_NCCL_TIMEOUT=1").err, "waited 1 s for rank 1"));
     CHECK(contains(run_program("ranks dies").err, "rank 1 has ended"));
     CHECK(contains(run_program("ranks different").err, "but rank 1 calls another collective"));

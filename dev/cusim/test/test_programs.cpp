@@ -47,6 +47,7 @@ TEST_CASE("the runtime API does what its documentation says, eager and lazy") {
         ProgramResult r = run_program("runtime", std::string("CUSIM_STREAMS=") + streams);
         INFO(streams << "\n" << r.out << r.err);
         CHECK(r.code == 0);
+        CHECK(contains(r.out, "\n" + std::string(1000, 'x') + "\n"));  // printed by a kernel
     }
 }
 
@@ -67,10 +68,11 @@ TEST_CASE("every seeded fault is reported with its file and line") {
         CHECK(r.code == 99);
         CHECK(contains(r.err, m[3].str()));
         CHECK(contains(r.err, "faults.cu:" + std::to_string(number)));
+        if (m[1] == "unknown_instruction") continue;  // found before any thread runs
         CHECK(contains(r.err, "\n  kernel "));
         CHECK(contains(r.err, "thread ("));
     }
-    CHECK(found >= 32);
+    CHECK(found >= 34);
 }
 
 TEST_CASE("faults outside kernels") {

@@ -402,9 +402,17 @@ class Matcher {
             if (match(gold, pred.kid(k))) return true;
         return false;
     }
+    static bool modulus(const Part& congruence, Part& out) {
+        for (int k = 0; k < congruence.count(); k++)
+            if (congruence.kid(k).kind() == Kind::modulo) return out = congruence.kid(k).kid(1), true;
+        return false;
+    }
     // Link by link, forwards or backwards.
     bool same_links(const Part& gold, const Part& pred) {
         if (gold.count() != pred.count()) return false;
+        Part gold_modulus, pred_modulus;
+        if (modulus(gold, gold_modulus) && modulus(pred, pred_modulus) && !match(gold_modulus, pred_modulus))
+            return false;
         int n = gold.count();
         for (bool backwards : {false, true}) {
             bool all = true;
@@ -416,11 +424,6 @@ class Matcher {
                      d = pred.kid(backwards ? j : j + 1);
                 bool ordered = r != Rel::eq && r != Rel::ne && r != Rel::approx && r != Rel::equiv;
                 if (backwards && ordered) s = mirrored(s);
-                bool moduli = b.kind() == Kind::modulo && d.kind() == Kind::modulo;  // of congruences
-                if (moduli && !match(b.kid(1), d.kid(1))) {
-                    all = false;
-                    break;
-                }
                 all = r == s && (same_difference(a, b, c, d, ordered) || (match(a, c) && match(b, d)));
             }
             if (all) return true;

@@ -111,7 +111,7 @@ struct Trajectory {
     // Input and targets: token i predicts token i + 1; the last one predicts nothing and is left out.
     Sequence sequence() const {
         Sequence s;
-        s.token.assign(ids.begin(), ids.end() - 1);
+        s.token = {ids.begin(), ids.end() - 1};
         s.target.assign(s.token.size(), -1);
         for (size_t i = size_t(prompt); i < ids.size(); i++) s.target[i - 1] = ids[i];
         return s;

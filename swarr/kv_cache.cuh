@@ -521,10 +521,11 @@ __global__ void __launch_bounds__(Shape<T, E>::threads)
     wait_copies<S::stages>();
     __syncthreads();
 
-    // Tensor cores take the queries from registers; the float stand-in would need too many.
+    // Tensor cores take the queries from registers; for the float stand-in they are too many.
     constexpr int depth = mma_depth<T>, held = sizeof(T) == 2 ? E / depth : 1;
     const LeftReader<T, E> read_query(queries);
     Left<T> query[held];
+#pragma unroll
     for (int k = 0; k < held; k++) query[k] = read_query(0, k * depth);
 
     float o[E / 8][4] = {}, maximum[2] = {-INFINITY, -INFINITY}, weight[2] = {};
@@ -534,9 +535,12 @@ __global__ void __launch_bounds__(Shape<T, E>::threads)
         T* stage = stages + i % S::stages * 2 * S::tile;
         const RightReader<T, E> read_keys(stage);
         float s[keys / 8][4] = {};
-        for (int k = 0; k < E / depth; k++)
-            multiply_add(s[0], s[1], held > 1 ? query[k % held] : read_query(0, k * depth),
-                         read_keys(0, k * depth));
+        if constexpr (sizeof(T) == 2)
+#pragma unroll
+            for (int k = 0; k < held; k++) multiply_add(s[0], s[1], query[k], read_keys(0, k * depth));
+        else
+#pragma unroll 1
+            for (int k = 0; k < E; k += depth) multiply_add(s[0], s[1], read_query(0, k), read_keys(0, k));
         float alpha[2];
         for (int r = 0; r < 2; r++) {
             float next = maximum[r], sum = 0;
@@ -554,12 +558,14 @@ __global__ void __launch_bounds__(Shape<T, E>::threads)
             maximum[r] = next;
             weight[r] = weight[r] * alpha[r] + sum;
         }
+#pragma unroll
         for (int j = 0; j < E / 8; j++)
             for (int c = 0; c < 4; c++) o[j][c] *= alpha[c / 2];
         const AcrossReader<T, E> read_values(stage + S::tile);
-#pragma unroll
+#pragma unroll 1
         for (int k = 0; k < keys; k += depth) {
             const Left<T> p = left_of<T>(s, k);
+#pragma unroll
             for (int j = 0; j < E / 16; j++) multiply_add(o[2 * j], o[2 * j + 1], p, read_values(k, 16 * j));
         }
         __syncwarp();
@@ -574,6 +580,7 @@ __global__ void __launch_bounds__(Shape<T, E>::threads)
         const float sum = quad_sum(weight[r]);
         if (lane % 4 == 0) weights[warp][row] = make_float2(maximum[r], sum);
         float* to = reinterpret_cast<float*>(stages) + row * S::ld + lane % 4 * 2;
+#pragma unroll
         for (int j = 0; j < E / 8; j++)
             *reinterpret_cast<float2*>(to + j * 8) = make_float2(o[j][2 * r], o[j][2 * r + 1]);
     }
@@ -630,9 +637,11 @@ __global__ void __launch_bounds__(merge_block)
     if (way > 0) return;
     for (int w = 1; w < ways; w++) add(1, parts[w * packs + thread]);
     const float inverse = n == 0 ? 0 : 1 / weight;
-    T* to = out + row * E + e;
-    to[0] = from_float<T>(total.x * inverse), to[1] = from_float<T>(total.y * inverse);
-    to[2] = from_float<T>(total.z * inverse), to[3] = from_float<T>(total.w * inverse);
+    struct alignas(4 * sizeof(T)) Four {
+        T x[4];
+    } four{from_float<T>(total.x * inverse), from_float<T>(total.y * inverse),
+           from_float<T>(total.z * inverse), from_float<T>(total.w * inverse)};
+    *reinterpret_cast<Four*>(out + row * E + e) = four;
 }
 
 }  // namespace decode

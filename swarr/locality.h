@@ -119,7 +119,7 @@ class LocalityScorer {
         std::vector<Sequence> sequences;
         for (const LocalityText& text : texts) {
             Sequence s;
-            s.token.assign(text.ids.begin(), text.ids.end() - 1);
+            s.token = {text.ids.begin(), text.ids.end() - 1};
             sequences.push_back(std::move(s));
         }
         each_pass(sequences, budget(sequences, o), true, [&](const Batch& batch, size_t first, size_t last) {
@@ -267,7 +267,7 @@ class LocalityScorer {
                     continue;
                 }
                 Sequence s;
-                if (o.keep_prompt) s.token.assign(text.ids.begin(), text.ids.begin() + text.prompt);
+                if (o.keep_prompt) s.token = {text.ids.begin(), text.ids.begin() + text.prompt};
                 s.token.insert(s.token.end(), text.ids.begin() + from, text.ids.begin() + t + count - 1);
                 std::vector<Place> predicted;
                 for (int k = 0; k < count; k++)

@@ -61,13 +61,13 @@ __device__ inline void wait_copies() {
 // Starts to copy `rows` rows of `columns` numbers, `stride` apart, into a tile of Rows x E; the rest becomes
 // zero. By all `threads` of the block.
 template <int Rows, int E, int threads, class T>
-__device__ inline void copy_tile(T* tile, const T* from, size_t stride, int rows, int columns) {
+__device__ inline void copy_tile(T* tile, const T* from, int stride, int rows, int columns) {
     using Place = SharedTile<T, E>;
     constexpr int step = threads / Place::chunks;  // rows at a time
     const int first = int(threadIdx.x) / Place::chunks, c = int(threadIdx.x) % Place::chunks;
     if (threads % Place::chunks != 0 && first == step) return;
     const bool inside = c * Place::chunk < columns;
-    from += first * stride + c * Place::chunk;
+    from += size_t(first) * stride + c * Place::chunk;
     T* to = tile + Place::offset(first, c);
 #pragma unroll
     for (int i = 0; i < (Rows + step - 1) / step; i++, from += step * stride) {
@@ -331,7 +331,7 @@ __device__ inline float exp2_fast(float x) {
 // Writes 16 rows of sums, times upper (rows 0..7) and lower (8..15), to `rows` rows of `columns` numbers in
 // global memory, through 16 rows of a tile (starting at a multiple of 8) that only this warp uses.
 template <int E, class T>
-__device__ inline void store_rows(T* to, size_t stride, int rows, int columns, T* tile,
+__device__ inline void store_rows(T* to, int stride, int rows, int columns, T* tile,
                                   const float (&c)[E / 8][4], float upper, float lower) {
     using Place = SharedTile<T, E>;
     const int lane = lane_id();
@@ -351,6 +351,6 @@ __device__ inline void store_rows(T* to, size_t stride, int rows, int columns, T
     for (int i = lane; i < 16 * Place::chunks; i += 32) {
         const int row = i / Place::chunks, column = i % Place::chunks * Place::chunk;
         if (row < rows && column < columns)
-            store_pack(to + row * stride + column, load_pack(tile + Place::at(row, column)));
+            store_pack(to + size_t(row) * stride + column, load_pack(tile + Place::at(row, column)));
     }
 }

@@ -28,12 +28,12 @@ struct Setting {
         Batch batch;
         batch.add(context.data(), int(context.size()));
         std::vector<int> target(context.size(), -1);
-        target.back() = id;
+        target.at(context.size() - 1) = id;
         std::vector<float> logp(context.size());
         TokenLoss<float> args;
         args.targets = target.data();
         args.logp = logp.data();
-        loss_pass(model, workspace, batch, args, false);
+        loss_pass(model, workspace, batch, args);
         return std::exp(double(logp.back()));
     }
 };
@@ -156,7 +156,7 @@ TEST_CASE("locality: strided and masked forms", "[locality]") {
             TokenLoss<float> args;
             args.targets = target.data();
             args.logp = logp.data();
-            loss_pass(narrow, s.workspace, batch, args, false);
+            loss_pass(narrow, s.workspace, batch, args);
             for (size_t i = 0; i < masked[d].full.size(); i++)
                 REQUIRE(masked[d].cut[w][i] ==
                         Approx(std::exp(double(logp[i + size_t(texts[d].prompt) - 1]))).margin(1e-6));

@@ -22,7 +22,7 @@ constexpr float log2e = 1.44269504f;
 //   start[d] / size + d <= t < start[d + 1] / size + d + 1,
 // which is at least as many as it needs; the block of a tile past its end has nothing to do.
 struct Place {
-    size_t start;       // of the document
+    int start;          // of the document
     int length, first;  // of the document; the tile's first position
 };
 __host__ __device__ inline int tiles_of(Documents documents, int size) {
@@ -35,14 +35,14 @@ __device__ inline bool find_tile(Place& place, Documents documents, int t, int s
         (documents.start[middle] / size + middle <= t ? d : end) = middle;
     }
     const int start = documents.start[d];
-    place = {size_t(start), documents.start[d + 1] - start, (t - start / size - d) * size};
+    place = {start, documents.start[d + 1] - start, (t - start / size - d) * size};
     return place.first < place.length;
 }
 
 // The rows of one token: queries of head h, keys and values of head g.
 struct Heads {
     int H, G, E;
-    __device__ size_t row() const { return size_t(H + 2 * G) * E; }
+    __device__ int row() const { return (H + 2 * G) * E; }
     __device__ int key(int g) const { return (H + g) * E; }
     __device__ int value(int g) const { return (H + G + g) * E; }
     __device__ float scale() const { return rsqrtf(float(E)); }
@@ -109,12 +109,12 @@ __global__ void __launch_bounds__(Block::threads)
     Place doc;
     const int h = blockIdx.x % heads.H, g = h / (heads.H / heads.G);
     if (!find_tile(doc, documents, (gridDim.x - 1 - blockIdx.x) / heads.H, Block::queries)) return;
-    const size_t row = heads.row();
-    const T* from = qkv + doc.start * row;
+    const int row = heads.row();
+    const T* from = qkv + size_t(doc.start) * row;
     T *queries = shared_memory<T>(), *keys = queries + Block::queries * E, *values = keys + Block::keys * E;
     auto copy = [&](T* to, int column, int first) {
-        copy_tile<Block::keys, E, Block::threads>(to, from + first * row + column, row, doc.length - first,
-                                                  heads.E);
+        copy_tile<Block::keys, E, Block::threads>(to, from + size_t(first) * row + column, row,
+                                                  doc.length - first, heads.E);
     };
 
     const KeyTiles tiles =
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(Block::threads)
 
     float o[M][E / 8][4] = {}, most[M][2], sum[M][2] = {};
     for (int m = 0; m < M; m++) most[m][0] = most[m][1] = -INFINITY;
-    copy_tile<Block::queries, E, Block::threads>(queries, from + doc.first * row + h * heads.E, row,
+    copy_tile<Block::queries, E, Block::threads>(queries, from + size_t(doc.first) * row + h * heads.E, row,
                                                  doc.length - doc.first, heads.E);
     copy(keys, heads.key(g), (tiles.end - 1) * Block::keys);
     commit_copies();
@@ -187,12 +187,11 @@ __global__ void __launch_bounds__(Block::threads)
             const int i = q + 8 * r + lane_id() / 4;
             inverse[r] = total == 0 ? 0.0f : 1 / total;
             if (lane_id() % 4 == 0 && i < doc.length)
-                lse[(doc.start + i) * heads.H + h] =
+                lse[size_t(doc.start + i) * heads.H + h] =
                     total == 0 ? INFINITY : most[m][r] * heads.scale() + logf(total);
         }
-        store_rows<E>(out + ((doc.start + q) * heads.H + h) * heads.E, size_t(heads.H) * heads.E,
-                      doc.length - q, heads.E, queries + (warp * rows + 16 * m) * E, o[m], inverse[0],
-                      inverse[1]);
+        store_rows<E>(out + (size_t(doc.start + q) * heads.H + h) * heads.E, heads.H * heads.E, doc.length - q,
+                      heads.E, queries + (warp * rows + 16 * m) * E, o[m], inverse[0], inverse[1]);
     }
 }
 
@@ -216,22 +215,22 @@ __global__ void delta(float* delta, const T* dout, const T* out, size_t rows, in
 template <class T, int E_>
 struct KeyGradient {
     static constexpr bool half = std::is_same_v<T, bf16>;
-    static constexpr int E = E_, warps = half ? 8 : 4, threads = 32 * warps;
-    static constexpr int keys = 16 * warps, queries = half ? 32 : 16;
+    static constexpr int E = E_, M = half && E <= 64 ? 2 : 1, warps = half ? 8 / M : 4, threads = 32 * warps;
+    static constexpr int keys = 16 * M * warps, queries = half ? 32 : 16;
     static constexpr size_t shared_bytes =
         sizeof(T) * E * (2 * keys + 4 * queries) + 4 * queries * sizeof(float);
 };
 
-// A warp holds 16 keys. Queries, dout, lse and delta of the next tile are fetched during the products.
+// A warp holds 16 M keys. Queries, dout, lse and delta of the next tile are fetched during the products.
 template <class Block, class T>
 __global__ void __launch_bounds__(Block::threads)
     key_gradient(T* dqkv, const T* dout, const float* lse, const float* delta, const T* qkv,
                  Documents documents, Window window, Heads heads) {
-    constexpr int E = Block::E, N = Block::queries / 8;
+    constexpr int E = Block::E, M = Block::M, rows = 16 * M, N = Block::queries / 8;
     Place doc;
     const int g = blockIdx.x % heads.G, group = heads.H / heads.G;
     if (!find_tile(doc, documents, blockIdx.x / heads.G, Block::keys)) return;
-    const size_t row = heads.row(), out_row = size_t(heads.H) * heads.E;
+    const int row = heads.row(), out_row = heads.H * heads.E;
     T *keys = shared_memory<T>(), *values = keys + Block::keys * E, *stages = values + Block::keys * E;
     float* statistics = reinterpret_cast<float*>(stages + 4 * Block::queries * E);
 
@@ -254,12 +253,12 @@ __global__ void __launch_bounds__(Block::threads)
         commit_copies();
     };
 
-    const int warp = warp_id(), k = doc.first + 16 * warp, k_last = min(k + 15, doc.length - 1);
+    const int warp = warp_id(), k = doc.first + rows * warp, k_last = min(k + rows, doc.length) - 1;
     const QueryRange mine = k < doc.length ? query_range(window, k, k_last, doc.length) : QueryRange{0, 0};
-    const LeftReader<T, E> key_rows(keys + 16 * warp * E), value_rows(values + 16 * warp * E);
+    const LeftReader<T, E> key_rows(keys + rows * warp * E), value_rows(values + rows * warp * E);
     const float scale2 = heads.scale() * log2e;
-    float dkey[1][E / 8][4] = {}, dvalue[1][E / 8][4] = {};
-    const T* from = qkv + (doc.start + doc.first) * row;
+    float dkey[M][E / 8][4] = {}, dvalue[M][E / 8][4] = {};
+    const T* from = qkv + size_t(doc.start + doc.first) * row;
     copy_tile<Block::keys, E, Block::threads>(keys, from + heads.key(g), row, doc.length - doc.first,
                                               heads.E);
     copy_tile<Block::keys, E, Block::threads>(values, from + heads.value(g), row, doc.length - doc.first,
@@ -277,39 +276,54 @@ __global__ void __launch_bounds__(Block::threads)
         const float* row_lse = statistics + stage * 2 * Block::queries + lane_id() % 4 * 2;
         const float* row_delta = row_lse + Block::queries;
 
-        float p[1][N][4] = {}, ds[1][N][4] = {};
+        float p[M][N][4] = {}, ds[M][N][4];
         multiply_rows(p, key_rows, RightReader<T, E>(queries));
-        if (!all_visible(window, q, q + Block::queries - 1, k, k + 15))
-            mask_queries(p[0], window, q, k, doc.length);
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            const float2 l = *reinterpret_cast<const float2*>(row_lse + 8 * j);
+        for (int m = 0; m < M; m++) {
+            const int first = k + 16 * m;
+            if (!all_visible(window, q, q + Block::queries - 1, first, first + 15))
+                mask_queries(p[m], window, q, first, doc.length);
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                p[0][j][e] = exp2_fast(fmaf(p[0][j][e], scale2, -(e % 2 ? l.y : l.x) * log2e));
+            for (int j = 0; j < N; j++) {
+                const float2 l = *reinterpret_cast<const float2*>(row_lse + 8 * j);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    p[m][j][e] = exp2_fast(fmaf(p[m][j][e], scale2, -(e % 2 ? l.y : l.x) * log2e));
+            }
         }
         multiply_across<E>(dvalue, p, AcrossReader<T, E>(douts));
-        multiply_rows(ds, value_rows, RightReader<T, E>(douts));
+        // The sums of dout . value start at -delta.
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const float2 d = *reinterpret_cast<const float2*>(row_delta + 8 * j);
 #pragma unroll
-            for (int e = 0; e < 4; e++) ds[0][j][e] = p[0][j][e] * (ds[0][j][e] - (e % 2 ? d.y : d.x));
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] = e % 2 ? -d.y : -d.x;
         }
+        multiply_rows(ds, value_rows, RightReader<T, E>(douts));
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] *= p[m][j][e];
         multiply_across<E>(dkey, ds, AcrossReader<T, E>(queries));
     }
-    T* to = dqkv + (doc.start + k) * row;
     const float scale = heads.scale();
-    store_rows<E>(to + heads.key(g), row, doc.length - k, heads.E, keys + 16 * warp * E, dkey[0], scale,
-                  scale);
-    store_rows<E>(to + heads.value(g), row, doc.length - k, heads.E, values + 16 * warp * E, dvalue[0], 1.0f,
-                  1.0f);
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        const int first = k + 16 * m;
+        T *to = dqkv + size_t(doc.start + first) * row, *own = keys + (rows * warp + 16 * m) * E;
+        store_rows<E>(to + heads.key(g), row, doc.length - first, heads.E, own, dkey[m], scale, scale);
+        store_rows<E>(to + heads.value(g), row, doc.length - first, heads.E, own, dvalue[m], 1.0f, 1.0f);
+    }
 }
 
 template <class T, int E_>
 struct QueryGradient {
     static constexpr bool half = std::is_same_v<T, bf16>;
-    static constexpr int E = E_, M = 1, warps = half ? 8 : 4, threads = 32 * warps;
+    static constexpr int E = E_, M = half ? 2 : 1, warps = 4, threads = 32 * warps;
     static constexpr int queries = 16 * M * warps, keys = half ? 32 : 16;
     static constexpr size_t shared_bytes = sizeof(T) * E * (2 * queries + 4 * keys);
 };
@@ -323,8 +337,8 @@ __global__ void __launch_bounds__(Block::threads)
     Place doc;
     const int h = blockIdx.x % heads.H, g = h / (heads.H / heads.G);
     if (!find_tile(doc, documents, (gridDim.x - 1 - blockIdx.x) / heads.H, Block::queries)) return;
-    const size_t row = heads.row(), out_row = size_t(heads.H) * heads.E;
-    const T* from = qkv + doc.start * row;
+    const int row = heads.row(), out_row = heads.H * heads.E;
+    const T* from = qkv + size_t(doc.start) * row;
     T *queries = shared_memory<T>(), *douts = queries + Block::queries * E;
     T* stages = douts + Block::queries * E;
 
@@ -335,10 +349,11 @@ __global__ void __launch_bounds__(Block::threads)
     const KeyTiles mine = first <= last ? key_tiles(window, first, last, Block::keys) : KeyTiles{0, 0, 0};
     auto fetch = [&](int t, int stage) {
         const int k = t * Block::keys, left = doc.length - k;
+        const T* rows = from + size_t(k) * row;
         T* to = stages + stage * 2 * Block::keys * E;
-        copy_tile<Block::keys, E, Block::threads>(to, from + k * row + heads.key(g), row, left, heads.E);
-        copy_tile<Block::keys, E, Block::threads>(to + Block::keys * E, from + k * row + heads.value(g), row,
-                                                  left, heads.E);
+        copy_tile<Block::keys, E, Block::threads>(to, rows + heads.key(g), row, left, heads.E);
+        copy_tile<Block::keys, E, Block::threads>(to + Block::keys * E, rows + heads.value(g), row, left,
+                                                  heads.E);
         commit_copies();
     };
 
@@ -348,14 +363,14 @@ __global__ void __launch_bounds__(Block::threads)
     for (int m = 0; m < M; m++)
         for (int r = 0; r < 2; r++) {
             const int q = first + 16 * m + 8 * r + lane_id() / 4;
-            const size_t at = (doc.start + q) * heads.H + h;
+            const size_t at = size_t(doc.start + q) * heads.H + h;
             lse2[m][r] = q < doc.length ? lse[at] * log2e : 0.0f;
             row_delta[m][r] = q < doc.length ? delta[at] : 0.0f;
         }
-    copy_tile<Block::queries, E, Block::threads>(queries, from + doc.first * row + h * heads.E, row,
+    copy_tile<Block::queries, E, Block::threads>(queries, from + size_t(doc.first) * row + h * heads.E, row,
                                                  doc.length - doc.first, heads.E);
     copy_tile<Block::queries, E, Block::threads>(douts,
-                                                 dout + (doc.start + doc.first) * out_row + h * heads.E,
+                                                 dout + size_t(doc.start + doc.first) * out_row + h * heads.E,
                                                  out_row, doc.length - doc.first, heads.E);
     fetch(tiles.end - 1, 0);
     for (int t = tiles.end - 1, next, stage = 0; t >= 0; t = next, stage ^= 1) {
@@ -366,8 +381,14 @@ __global__ void __launch_bounds__(Block::threads)
         if (!contains(mine, t)) continue;
         const int k = t * Block::keys;
         const T *keys = stages + stage * 2 * Block::keys * E, *values = keys + Block::keys * E;
-        float p[M][N][4] = {}, ds[M][N][4] = {};
+        float p[M][N][4] = {}, ds[M][N][4];
         multiply_rows(p, query_rows, RightReader<T, E>(keys));
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int j = 0; j < N; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) ds[m][j][e] = -row_delta[m][e / 2];
         multiply_rows(ds, dout_rows, RightReader<T, E>(values));
 #pragma unroll
         for (int m = 0; m < M; m++) {
@@ -377,15 +398,14 @@ __global__ void __launch_bounds__(Block::threads)
             for (int j = 0; j < N; j++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    ds[m][j][e] = exp2_fast(fmaf(p[m][j][e], scale2, -lse2[m][e / 2])) *
-                                  (ds[m][j][e] - row_delta[m][e / 2]);
+                    ds[m][j][e] *= exp2_fast(fmaf(p[m][j][e], scale2, -lse2[m][e / 2]));
         }
         multiply_across<E>(dquery, ds, AcrossReader<T, E>(keys));
     }
 #pragma unroll
     for (int m = 0; m < M; m++) {
         const int q = first + 16 * m;
-        store_rows<E>(dqkv + (doc.start + q) * row + h * heads.E, row, doc.length - q, heads.E,
+        store_rows<E>(dqkv + size_t(doc.start + q) * row + h * heads.E, row, doc.length - q, heads.E,
                       queries + (warp * rows + 16 * m) * E, dquery[m], heads.scale(), heads.scale());
     }
 }

@@ -6,6 +6,15 @@
 #pragma once
 #include "../cuda_kernel.cuh"
 
+// P floats at a multiple of 16 bytes, of shared or global memory.
+template <int P>
+__device__ inline void store_floats(float* to, const float (&from)[P]) {
+    static_assert(P % 4 == 0);
+#pragma unroll
+    for (int j = 0; j < P; j += 4)
+        *reinterpret_cast<float4*>(to + j) = make_float4(from[j], from[j + 1], from[j + 2], from[j + 3]);
+}
+
 namespace column_sum {
 
 constexpr int packs = 8, lines = 32;  // of a block: 128 bytes of 32 rows at a time
@@ -16,7 +25,7 @@ template <class U>
 __global__ void __launch_bounds__(packs* lines)
     sum(float* out, const U* a, int rows, int columns, size_t stride, int part, bool add) {
     constexpr int P = Pack<U>::size, width = packs * P;
-    __shared__ float shared[lines][width];
+    __shared__ alignas(16) float shared[lines][width];
     const int tx = threadIdx.x % packs, ty = threadIdx.x / packs;
     const int column = (blockIdx.x * packs + tx) * P;
     const int begin = blockIdx.y * part, end = min(begin + part, rows);
@@ -27,7 +36,7 @@ __global__ void __launch_bounds__(packs* lines)
             const Pack<U> in = load_pack(a + r * stride + column);
             for (int j = 0; j < P; j++) total[j] += to_float(in.x[j]);
         }
-    for (int j = 0; j < P; j++) shared[ty][tx * P + j] = total[j];
+    store_floats(&shared[ty][tx * P], total);
     __syncthreads();
     const int c = blockIdx.x * width + threadIdx.x;
     if (threadIdx.x >= width || c >= columns) return;

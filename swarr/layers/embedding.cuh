@@ -87,8 +87,9 @@ __global__ void __launch_bounds__(block)
     }
     const int column = (blockIdx.y * block + threadIdx.x) * size;
     float* row = dtable + size_t(wanted) * D + column;
-    float sum[size];
-    for (int j = 0; j < size; j++) sum[j] = column < D ? row[j] : 0.0f;
+    Pack<float> sum[size / 4];
+    if (column < D)
+        for (int j = 0; j < size / 4; j++) sum[j] = load_pack(row + j * 4);
     for (int begin = first; begin < N; begin += chunk) {
         find(mask, token, begin, N, wanted);
         bool any = false;
@@ -118,12 +119,12 @@ __global__ void __launch_bounds__(block)
 #pragma unroll
                 for (int k = 0; k < ahead; k++)
                     for (int j = 0; j < size; j++)
-                        if (i + k < count) sum[j] += to_float(in[k].x[j]);
+                        if (i + k < count) sum[j / 4].x[j % 4] += to_float(in[k].x[j]);
             }
         __syncthreads();
     }
     if (column < D)
-        for (int j = 0; j < size; j++) row[j] = sum[j];
+        for (int j = 0; j < size / 4; j++) store_pack(row + j * 4, sum[j]);
 }
 
 }  // namespace embedding

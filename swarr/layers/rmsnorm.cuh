@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(block_limit<P>)
     backward(T* dx, float* dw_parts, const T* dy, const T* x, const float* r, const T* w, Rows rows, int D,
              bool accumulate_dx, int part) {
     constexpr int size = Pack<T>::size;
-    extern __shared__ float dw_rows[];  // (blockDim.y, D) if blockDim.y > 1
+    extern __shared__ __align__(16) float dw_rows[];  // (blockDim.y, D) if blockDim.y > 1
     float dw[P][size] = {};
     const int begin = blockIdx.x * part, end = min(begin + part, rows.tokens * rows.heads);
     for (int first = begin; first < end; first += blockDim.y) {
@@ -223,8 +223,7 @@ __global__ void __launch_bounds__(block_limit<P>)
 #pragma unroll
     for (int p = 0; p < P; p++) {
         const int i = (p * blockDim.x + threadIdx.x) * size;
-        if (i < D)
-            for (int j = 0; j < size; j++) to[i + j] = dw[p][j];
+        if (i < D) store_floats(to + i, dw[p]);
     }
     if (blockDim.y == 1) return;
     __syncthreads();

@@ -213,9 +213,10 @@ struct CudaShared {
     token_loss::Shared softmax;
     Count sum[2][warps];
     Count part[warps];
+    Count above[2];  // number and weight
     int found, listed;
+    bool few;
     unsigned bin;
-    Count above[2], all[2];  // number and weight
     unsigned count[bins], low[bins], high[bins];
     unsigned list[list_size];
 };
@@ -287,67 +288,69 @@ struct Place {
 };
 enum Measure { number, weight };
 
-// The place at which the sum of the measure exceeds target(sum of all). The first search of a row (`first`)
-// lists the keys that can matter to it and to later ones, which look no further down, if they are not many.
+// What a row's searches know of it: the sum of all weights, and how many keys are listed, -1 before.
+struct Known {
+    Count whole = 0;
+    int listed = -1;
+};
+
+// The place at which the sum of the measure exceeds target(sum of all). Later searches must not look further
+// down, so that this one lists the keys that still matter, as soon as it knows that they are few enough.
 template <class Target>
-__device__ Place search(const CudaRow& row, CudaShared& shared, Measure measure, bool first, Target target) {
+__device__ Place search(const CudaRow& row, CudaShared& shared, Known& known, Measure measure,
+                        Target target) {
     Place place{0, {0, 0}};
     Count wanted = 0;
-    bool list = false;
+    bool collect = false;
     for (int shift = key_bits - digit; shift >= 0; shift -= digit) {
+        const bool begins = shift == key_bits - digit;
         for (int i = threadIdx.x; i < bins; i += token_loss::block)
             shared.count[i] = shared.low[i] = shared.high[i] = 0;
-        if (first && threadIdx.x == 0 && shift == key_bits - digit) shared.listed = -1;
+        if (begins && threadIdx.x == 0) shared.listed = 0;
         __syncthreads();
         auto add = [&](unsigned key) {
-            if (list && key >> (shift + digit) >= place.key) shared.list[atomicAdd(&shared.listed, 1)] = key;
-            if (key >> (shift + digit) != place.key) return;
-            const unsigned bin = key >> shift & (bins - 1);
+            const unsigned beginning = key >> (shift + digit), bin = key >> shift & (bins - 1);
+            if (collect && beginning >= place.key) shared.list[atomicAdd(&shared.listed, 1)] = key;
+            if (beginning != place.key) return;
             const Count w = fixed(__uint_as_float(key));
-            const unsigned low = unsigned(w);
             atomicAdd(&shared.count[bin], 1u);
             if (w == 0) return;
             // 64 bits in two halves with a carry: shared memory adds only 32 at a time without a loop.
-            const unsigned carry = atomicAdd(&shared.low[bin], low) + low < low;
+            const unsigned low = unsigned(w), carry = atomicAdd(&shared.low[bin], low) + low < low;
             if (const unsigned high = unsigned(w >> 32) + carry) atomicAdd(&shared.high[bin], high);
         };
-        const int listed = list ? -1 : shared.listed;
-        if (listed >= 0)
-            for (int i = threadIdx.x; i < listed; i += token_loss::block) add(shared.list[i]);
+        if (known.listed >= 0)
+            for (int i = threadIdx.x; i < known.listed; i += token_loss::block) add(shared.list[i]);
         else
-            for (int start = 0; start < row.V; start += token_loss::block * 4) {
-                const int v = start + int(threadIdx.x) * 4;
+            for (int v = int(threadIdx.x) * 4; v < row.V; v += token_loss::block * 4) {
                 float w[4];
-                if (v < row.V) row.weights(w, v);
+                row.weights(w, v);
                 for (int j = 0; j < 4; j++)
                     if (v + j < row.V) add(__float_as_uint(w[j]));
             }
         __syncthreads();
+        if (collect) known.listed = shared.listed;
         constexpr int each = bins / token_loss::block;
         Count mine[each][2], own[2] = {0, 0}, before[2], all[2];
+        auto bin_of = [](int i) { return bins - 1 - (int(threadIdx.x) * each + i); };
         for (int i = 0; i < each; i++) {
-            const int bin = bins - 1 - (int(threadIdx.x) * each + i);
-            mine[i][number] = shared.count[bin];
-            mine[i][weight] = Count(shared.high[bin]) << 32 | shared.low[bin];
+            mine[i][number] = shared.count[bin_of(i)];
+            mine[i][weight] = Count(shared.high[bin_of(i)]) << 32 | shared.low[bin_of(i)];
             for (int m = 0; m < 2; m++) own[m] += mine[i][m];
         }
         for (int m = 0; m < 2; m++) before[m] = scan(own[m], shared.sum[m], all[m]);
-        if (shift == key_bits - digit) {
-            wanted = target(all[measure]);
-            if (first && threadIdx.x == 0) shared.all[number] = all[number], shared.all[weight] = all[weight];
-        }
+        if (begins) wanted = target(all[measure]);
+        if (begins && known.listed < 0) known.whole = all[weight];
         for (int i = 0; i < each; i++) {
             if (before[measure] <= wanted && wanted < before[measure] + mine[i][measure]) {
-                shared.bin = unsigned(bins - 1 - (int(threadIdx.x) * each + i));
+                shared.bin = unsigned(bin_of(i));
+                shared.few = before[number] + mine[i][number] <= Count(list_size);
                 for (int m = 0; m < 2; m++) shared.above[m] = before[m];
-                if (first && shift == key_bits - digit &&
-                    before[number] + mine[i][number] <= Count(list_size))
-                    shared.listed = 0;
             }
             for (int m = 0; m < 2; m++) before[m] += mine[i][m];
         }
         __syncthreads();
-        list = first && shift == key_bits - digit && shared.listed == 0;
+        collect = begins && known.listed < 0 && shared.few;
         place.key = place.key << digit | shared.bin;
         for (int m = 0; m < 2; m++) place.above[m] += shared.above[m];
         wanted -= shared.above[measure];
@@ -383,23 +386,24 @@ __global__ void __launch_bounds__(token_loss::block, 1)
             row, shared, [](float w) { return fixed(w); }, [&](Count all) { return share_of(u, all); });
     } else {
         const bool top_k = s.top_k > 0 && s.top_k < V;
+        Known known;
         Count kept = 0;
         if (top_k) {
             const Count k = Count(s.top_k);
-            const Place last = search(row, shared, number, true, [&](Count) { return k - 1; });
+            const Place last = search(row, shared, known, number, [&](Count) { return k - 1; });
             kept = last.above[weight] + (k - last.above[number]) * last.weight();
         }
         if (s.top_p < 1) {  // the least sum that is top_p of them
             Count wanted = 0;
-            const Place last = search(row, shared, weight, !top_k, [&](Count all) {
+            const Place last = search(row, shared, known, weight, [&](Count all) {
                 const Count sum = top_k ? kept : all, least = Count(ceil(s.top_p * double(sum)));
                 return wanted = (least < 1 ? 1 : least > sum ? sum : least) - 1;
             });
             kept = last.above[weight] + ((wanted - last.above[weight]) / last.weight() + 1) * last.weight();
         }
-        share = double(kept) / double(shared.all[weight]);
+        share = double(kept) / double(known.whole);
         const Count target = share_of(u, kept);
-        const Place place = search(row, shared, weight, false, [&](Count) { return target; });
+        const Place place = search(row, shared, known, weight, [&](Count) { return target; });
         const Count among_equals = (target - place.above[weight]) / place.weight();
         chosen = locate(
             row, shared, [&](float w) { return Count(__float_as_uint(w) == place.key); },

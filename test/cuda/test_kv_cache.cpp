@@ -46,7 +46,10 @@ struct Decoder {
     KvCache<CudaDevice<T>> cache;
     Decoder(const std::vector<Window>& windows, int slots, int limit, Sizes s)
         : s(s), cache(device, windows, slots, limit, s.H, s.G, s.E) {
-        CUDA_CHECK(cudaMemsetAsync(cache.data(), 0xff, cache.size() * sizeof(T), device.stream));
+        const size_t rows = cache.size() * sizeof(T),
+                     all = size_t(slots) * cache.bytes_per_slot(windows, limit, s.H, s.G, s.E);
+        CUDA_CHECK(cudaMemsetAsync(cache.data(), 0xff, rows, device.stream));
+        CUDA_CHECK(cudaMemsetAsync(cache.workspace(), 0xff, all - rows, device.stream));
     }
     void prompt(int layer, int slot, const std::vector<double>& qkv, int length) {
         OnDevice<T, T> in(device, {qkv.begin(), qkv.begin() + length * s.row()});
@@ -168,8 +171,8 @@ TEMPLATE_TEST_CASE("cuda: a sequence is copied to other slots, and those go thei
     using T = TestType;
     const Sizes s{4, 2, 16};
     const std::vector<Window> windows = {{16, 0}, {16, 0}, {0, 0}, {40, 1}};
-    const int L = int(windows.size()), samples = 3, steps = 20;
-    for (int prompt : {1, 16, 41, 70}) {
+    const int L = int(windows.size()), samples = 3, steps = 18;
+    for (int prompt : {1, 41}) {
         Decoder<T> decoder(windows, 4, 100, s);
         std::vector<std::vector<double>> qkv[samples];
         for (int b = 0; b < samples; b++)
@@ -195,4 +198,63 @@ TEMPLATE_TEST_CASE("cuda: a sequence is copied to other slots, and those go thei
                     check_row<T>(out, b, qkv[(b + 2) % 3][l], prompt + i, windows[l], s);
             }
     }
+}
+
+TEMPLATE_TEST_CASE("cuda: a captured step of decoding serves all later positions", "[cuda][kv_cache]",
+                   CUDA_TYPES) {
+    using T = TestType;
+    const Sizes s{4, 2, 16};
+    const Window w{270, 0};
+    const int B = 3;
+    Decoder<T> decoder({w}, B, 600, s);
+    auto& [device, sizes, cache] = decoder;
+    OnDevice<T, T> row(device, B * s.row()), out(device, B * s.out());
+    OnDevice<int, T> slot(device, B), position(device, B);
+    cudaGraph_t graph;
+    cudaGraphExec_t program;
+    CUDA_CHECK(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeGlobal));
+    cache_append(device, cache, 0, row.data(), slot.data(), position.data(), B, s.H);
+    attention_decode(device, out.data(), row.data(), cache, 0, slot.data(), position.data(), B, s.H);
+    CUDA_CHECK(cudaStreamEndCapture(device.stream, &graph));
+    CUDA_CHECK(cudaGraphInstantiate(&program, graph, 0));
+    const auto qkv = random_values<T>(600 * s.row(), 3);
+    for (int last : {0, 200, 300, 599}) {
+        // Slot 1 has only its newest token; slot 2 has all before; one row of padding.
+        if (last > 0) decoder.prompt(0, 2, qkv, last);
+        const int slots[B] = {1, -1, 2}, positions[B] = {0, 5, last};
+        std::vector<T> rows;
+        for (int p : positions)
+            for (size_t i = 0; i < s.row(); i++) rows.push_back(T(float(qkv[p * s.row() + i])));
+        device.upload(row.data(), rows.data(), rows.size() * sizeof(T));
+        device.upload(slot.data(), slots, sizeof slots);
+        device.upload(position.data(), positions, sizeof positions);
+        CUDA_CHECK(cudaGraphLaunch(program, device.stream));
+        const auto values = out.values();
+        check_row<T>(values, 0, qkv, 0, w, s);
+        CHECK(largest({values.begin() + s.out(), values.begin() + 2 * s.out()}) == 0);
+        check_row<T>(values, 2, qkv, last, w, s);
+    }
+    cudaGraphExecDestroy(program);
+    cudaGraphDestroy(graph);
+}
+
+TEST_CASE("cuda: what the cache takes, and what it refuses", "[cuda][kv_cache]") {
+    CudaDevice<bf16>& device = cuda<bf16>();
+    using Cache = KvCache<CudaDevice<bf16>>;
+    const std::vector<Window> windows = {{100, 3}, {0, 0}};
+    // 103 and 1000 rows of keys and values, 4 splits of 4 heads' sums
+    CHECK(Cache::bytes_per_slot(windows, 1000, 4, 2, 16) ==
+          (103 + 1000) * 2 * 2 * 16 * sizeof(bf16) + 4 * 4 * (16 + 2) * sizeof(float));
+    CHECK(Cache::bytes_per_slot({{100, 3}}, 1000, 4, 2, 16) ==
+          Cache::bytes_per_slot({{100, 3}}, 9999, 4, 2, 16));
+    const size_t before = device.memory.now[int(Memory::cache)];
+    Cache cache(device, windows, 3, 1000, 4, 2, 16);
+    CHECK(device.memory.now[int(Memory::cache)] - before ==
+          3 * Cache::bytes_per_slot(windows, 1000, 4, 2, 16));
+    CHECK_THROWS_AS(Cache(device, windows, 3, 1000, 4, 2, 40), Error);
+    CHECK_THROWS_AS(cache_prompt(device, cache, 0, 3, (bf16*)nullptr, 1, 4), Error);
+    CHECK_THROWS_AS(cache_prompt(device, cache, 0, 0, (bf16*)nullptr, 1001, 4), Error);
+    CHECK_THROWS_AS(attention_decode(device, (bf16*)nullptr, (bf16*)nullptr, cache, 0, (int*)nullptr,
+                                     (int*)nullptr, 4, 4),
+                    Error);
 }

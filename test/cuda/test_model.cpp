@@ -207,8 +207,7 @@ TEST_CASE("cuda: the masters go to a checkpoint and come back", "[cuda][model]")
         Trainer<Device> trainer(model, some_options(), 256, 0);
         trainer.load_weights(folders()[0]);
         for (int s = 0; s < 3; s++) trainer.update(trainer.supervised(some_sequences(config, 1), true));
-        write_model_folder(model, trainer.weights(), folders()[0], dir / "ckpt");
-        trainer.save(dir / "ckpt", state);
+        trainer.save(folders()[0], dir / "ckpt", state);
         trainer.update(trainer.supervised(some_sequences(config, 2), true));
         model.dev.view(trainer.weights(), model.layout.total, before);
         next = trainer.supervised(some_sequences(config, 3), false);

@@ -3,6 +3,7 @@
 #include "../program.h"
 #include "cuda_test.h"
 #include "json_lines.h"
+#include "trainer.cuh"
 
 namespace {
 
@@ -71,6 +72,27 @@ TEST_CASE("cuda: sft, rl_cispo, eval and locality on the miniature", "[cuda][pro
     CHECK(score("bf16") == Approx(score("cpu")).epsilon(0.02));
 }
 
+TEST_CASE("cuda: pretraining writes samples while it trains", "[cuda][program]") {
+    ScratchFolder dir;
+    const ProgramResult r = run("train_gpt_swa",
+                                "--config data/ledger --data data/ledger/pretrain.jsonl --window 16 "
+                                "--steps 2 --batch-size 4 --eval-every 1 --sample-prompt 'a1' "
+                                "--sample-tokens 5 --device cuda --out " +
+                                    (dir / "run"));
+    CHECK(r.err.find("step 2: a1") != std::string::npos);
+    CHECK(column(dir / "run/log.jsonl", "loss").size() == 2);
+}
+
+TEST_CASE("cuda: the memory plan of the 1.5B model at 32k tokens", "[cuda][memory]") {
+    ModelConfig c;
+    c.architecture = "qwen2", c.tied = c.qkv_bias = true;
+    c.layers = 28, c.hidden = 1536, c.heads = 12, c.kv_heads = 2, c.head_dim = 128, c.ff = 8960,
+    c.vocab = 151936;
+    c.max_positions = 32768, c.window.assign(28, 4096);
+    CHECK(total_bytes(training_memory<CudaDevice<bf16>>(c, 32768, 0)) < 110e9);  // of 141
+    CHECK(total_bytes(training_memory<CudaDevice<bf16>>(c, 32768, 2)) < 60e9);
+}
+
 TEST_CASE("cuda: a run goes on with the bits of one that never stopped", "[cuda][program]") {
     ScratchFolder dir;
     const std::string options = " --batch-size 4 --save-every 1 --keep-last 9 --device cuda ";
@@ -90,4 +112,16 @@ TEST_CASE("cuda: what cannot fit is refused with what would", "[cuda][program]")
     CHECK(r.err.find("of memory") != std::string::npos);
     CHECK(r.err.find("it would fit with --max-tokens-per-pass") != std::string::npos);
     CHECK(!std::filesystem::exists(dir / "x"));
+}
+
+TEST_CASE("cuda: a card that is too old is named", "[cuda][program][cusim]") {
+    ScratchFolder dir;
+    setenv("CUSIM_CC", "7.5", 1);
+    const ProgramResult cuda = run_in(".", "sft", "--dry-run --device cuda --out " + (dir / "x")),
+                        automatic = run_in(".", "sft", "--dry-run --out " + (dir / "x"));
+    unsetenv("CUSIM_CC");
+    CHECK(cuda.code == 1);
+    CHECK(cuda.err.find("compute capability 7.5, 8.0 (Ampere) or newer is needed") != std::string::npos);
+    CHECK(automatic.code == 0);
+    CHECK(automatic.out.find("device: cpu") != std::string::npos);
 }

@@ -263,6 +263,7 @@ double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& m
             }
         }
     });
+    trainer.all_passed();
     stats.reduce(trainer.ranks);
     total.add(stats);
     return trainer.ranks.sum("the loss", loss);

@@ -1,6 +1,6 @@
 # swarr.cu: `make help` lists the targets.
 #
-# Variables: CUDA=0 builds without nvcc where it is installed; CUDA_ARCHS="80 90" (or all) names the cards to compile for;
+# Variables: CUDA=0, MPI=0 build without nvcc, MPI where they are installed; CUDA_ARCHS="80 90" (or all) names the cards to compile for;
 # SANITIZE=1 adds address and undefined-behaviour checks; OPT, CXX, BUILD (objects) and BIN (programs) as usual.
 
 CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
@@ -23,9 +23,17 @@ FLAGS += -g1 -fsanitize=address,undefined -fno-sanitize=null,alignment,vptr,obje
 endif
 CXXFLAGS := -std=c++17 -I. -Iswarr $(FLAGS)
 
+# Ranks on several CPUs or machines. The compiler's wrapper says where MPI lies; C's, since nothing here needs more.
+MPI ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
+ifeq ($(MPI),1)
+MPI_WRAPPER := $(shell mpicc -show)
+CXXFLAGS += -DSWARR_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_WRAPPER)))
+LIBS := $(filter -L% -l% -Wl%,$(MPI_WRAPPER))
+endif
+
 PROGRAMS := train_gpt_swa sft rl_cispo eval locality tokenizer
 TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
-BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(wildcard dev/bench/bench_*.cpp))
+BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(filter-out %/bench_gpu.cpp,$(wildcard dev/bench/bench_*.cpp)))
 
 # The programs are C++ with or without CUDA. With it they also see the launchers (SWARR_CUDA) and are linked with the
 # kernels, which nvcc compiles once. The run-time is linked shared and PTX is embedded uncompressed, so that dev/cusim
@@ -54,11 +62,13 @@ help:
 	@echo "make demo       the paper in miniature, a few minutes; SEED=n for another seed"
 	@echo "make test       install what is missing (apt), build, run every test"
 	@echo "make test-gpu   on a machine with a GPU: its results beside cusim's"
+	@echo "make test-cuda  the CUDA device's tests, on the CPU under cusim"
 	@echo "make bench      measure speed against this machine's own ceilings"
+	@echo "make bench-gpu  on a machine with a GPU: the 1.5B shape in nine minutes, and PyTorch's attention beside it"
 	@echo "make mutations  break the code on purpose, one fault at a time, and expect the tests to notice"
 	@echo "make format     clang-format all sources"
 	@echo "make clean      remove everything that make builds"
-	@echo "variables: CUDA=$(CUDA) CUDA_ARCHS=\"$(CUDA_ARCHS)\" SANITIZE=$(or $(SANITIZE),0) OPT=\"$(OPT)\""
+	@echo "variables: CUDA=$(CUDA) MPI=$(MPI) CUDA_ARCHS=\"$(CUDA_ARCHS)\" SANITIZE=$(or $(SANITIZE),0) OPT=\"$(OPT)\""
 
 .PHONY: check-deps install-deps
 check-deps:
@@ -70,7 +80,7 @@ programs: $(addprefix $(BIN)/,$(PROGRAMS))
 
 $(BIN)/%: $(BUILD)/%.o $(KERNELS)
 	@mkdir -p $(@D)
-	$(CXX) $(FLAGS) $^ $(CUDA_LIBS) -o $@
+	$(CXX) $(FLAGS) $^ $(CUDA_LIBS) $(LIBS) -o $@
 
 $(BIN)/tokenizer: $(BUILD)/tokenizer.o
 	@mkdir -p $(@D)
@@ -90,6 +100,7 @@ $(BUILD)/tokenizer.o: tokenizer.cpp Makefile | check-deps
 
 test: install-deps
 	@$(MAKE) --no-print-directory run-tests
+	@$(MAKE) --no-print-directory test-cuda
 
 .PHONY: run-tests
 run-tests: programs $(BUILD)/test/all
@@ -98,7 +109,7 @@ run-tests: programs $(BUILD)/test/all
 # Catch2 3 has its main function in a library; version 2 makes it in test/main.cpp.
 CATCH_LIBS := $(if $(wildcard /usr/include/catch2/catch_all.hpp),-lCatch2Main -lCatch2)
 $(BUILD)/test/all: $(TESTS)
-	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) -o $@
+	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) $(LIBS) -o $@
 
 $(BUILD)/test/%.o: test/%.cpp Makefile | check-deps
 	@mkdir -p $(@D)
@@ -110,7 +121,7 @@ $(BUILD)/test/cuda/%.o: test/cuda/%.cpp Makefile | check-deps
 	@mkdir -p $(@D)
 	$(CXX) $(subst -O3,-O1,$(CXXFLAGS)) $(CUDA_FLAGS) -Itest -MMD -MP -c $< -o $@
 $(BUILD)/test/cuda/all: $(CUDA_TESTS) $(BUILD)/test/main.o $(KERNELS)
-	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) $(CUDA_LIBS) -o $@
+	$(CXX) $(FLAGS) $^ $(CATCH_LIBS) $(CUDA_LIBS) $(LIBS) -o $@
 
 .PHONY: test-cuda
 ifeq ($(CUDA),1)
@@ -146,6 +157,21 @@ test-gpu: programs $(BUILD)/test/cuda/all test-gpu-cusim
 $(BUILD)/bench/%: dev/bench/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) -Idev/bench -MMD -MP $< -o $@
+
+# One card in nine minutes. bench-gpu-toy: the same program under cusim, a few tokens of everything.
+.PHONY: bench-gpu bench-gpu-toy
+$(BUILD)/bench/bench_gpu: dev/bench/bench_gpu.cpp $(KERNELS) Makefile
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CUDA_FLAGS) -I. -MMD -MP $< $(KERNELS) $(CUDA_LIBS) -o $@
+bench-gpu: $(BUILD)/bench/bench_gpu
+	$< --out $(BUILD)/bench/bench_gpu.json --peers "python3 dev/bench/bench_gpu_peers.py"
+ifeq ($(CUDA),1)
+bench-gpu-toy: cusim $(BUILD)/bench/bench_gpu
+	CUSIM_QUIET=1 LD_LIBRARY_PATH=build/cusim $(BUILD)/bench/bench_gpu --toy --out $(BUILD)/bench/bench_gpu_toy.json
+else
+bench-gpu-toy:
+	@echo "skipped: bench-gpu-toy (no nvcc)"
+endif
 
 # Fuzz targets need clang's libFuzzer (Debian: clang, libclang-rt-14-dev).
 $(BUILD)/fuzz/%: dev/fuzz/%.cpp Makefile

@@ -9,22 +9,18 @@
 //
 // Samples are appended to OUT/SET/samples.jsonl as they finish; the same command goes on after a kill. A
 // sample depends on the model, the prompt, the seed and the sampling options alone.
-#include "evaluate.h"
+#include "evaluation.cuh"
 #include "overlap.h"
-#include "rollout.cuh"
 #include "self_test.cuh"
 #include "verifier/verify_file.h"
 
-struct Options {
+struct Options : EvaluationOptions {
     ModelOptions model;
     std::vector<std::string> data, compare, contamination;
-    std::string out, template_name, system, input_key, label_key, write_sft, prompt, verify_only;
-    std::string answer_format = "boxed", mode = "rl", device = "auto";
+    std::string out, template_name, write_sft, prompt, verify_only, mode = "rl";
+    DeviceOptions device;
     std::vector<int> ids;
-    int samples = 4, max_new_tokens = 2048, slots = 32, max_tokens = 4096, threads = 0, sft_per_problem = 4;
-    Sampling sampling;
-    int64_t limit = 0;
-    uint64_t seed = 1;
+    int sft_per_problem = 4;
     bool raw = false, logits = false, self_test = false, dry_run = false;
 
     void add_to(Cli& cli) {
@@ -51,13 +47,11 @@ struct Options {
         cli.option("--max-new-tokens", max_new_tokens, "longest answer", "Sampling")
             ->check(CLI::Range(1, 1 << 24));
         cli.option("--seed", seed, "of the samples", "Sampling");
-        cli.option("--slots", slots, "answers written at once; changes speed and memory only", "Speed");
+        cli.option("--slots", slots, "answers written at once; changes speed and memory only", "Speed")
+            ->check(CLI::Range(1, 65536));
         cli.option("--max-tokens-per-pass", max_tokens, "prompt tokens read at once", "Speed")
-            ->check(CLI::PositiveNumber);
-        cli.option("--threads", threads, "CPU threads; 0 = OMP_NUM_THREADS or all", "Speed")
-            ->check(CLI::Range(0, 4096));
-        cli.option("--device", device, "auto, cpu or cuda", "Speed")
-            ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+            ->check(CLI::Range(1, 1 << 26));
+        device.add_to(cli, "Speed");
         cli.option("--out", out, "folder of the results; default: beside the model", "Results");
         cli.option("--compare", compare, "two folders of results: the paired difference", "Results")
             ->expected(2);
@@ -79,17 +73,6 @@ struct Options {
     }
 };
 
-GenerateOptions generate_options(const Options& o, const ModelSource& s, int longest_prompt) {
-    GenerateOptions g;
-    g.sampling = o.sampling;
-    g.seed = o.seed;
-    g.slots = o.slots;
-    g.max_tokens_per_pass = o.max_tokens;
-    g.limit = int(std::min<int64_t>(int64_t(longest_prompt) + o.max_new_tokens, s.config.max_positions));
-    g.stop = s.stop.ids();
-    return g;
-}
-
 // ---------------------------------------------------------------------------------------------------------
 // One text
 
@@ -99,14 +82,14 @@ std::vector<int> prompt_ids(const Options& o, const ModelSource& s) {
     return s.encode(Json::array({{{"role", "user"}, {"content", o.prompt}}}), o.system);
 }
 
-int answer_one(const Options& o, const ModelSource& s) {
+template <class Device>
+int answer_one(const Options& o, const ModelSource& s, Device& device) {
     std::vector<int> ids = prompt_ids(o, s);
-    Cpu device;
-    Model<Cpu> model(device, s.config);
+    Model<Device> model(device, s.config);
     model.load(s.folder);
     GenerateOptions g = generate_options(o, s, int(ids.size()));
     g.slots = 1;
-    Generator<Cpu> generator(model, g);
+    Generator<Device> generator(model, g);
     Prompt prompt;
     prompt.key = problem_key(o.prompt);
     prompt.max_new_tokens = o.max_new_tokens;
@@ -131,25 +114,28 @@ int answer_one(const Options& o, const ModelSource& s) {
     return 0;
 }
 
-int print_logits(const Options& o, const ModelSource& s) {
+template <class Device>
+int print_logits(const Options& o, const ModelSource& s, Device& device) {
     std::vector<int> ids = prompt_ids(o, s);
     for (int id : ids)
         if (id < 0 || id >= s.config.vocab)
             throw UsageError(format("--ids: %d is outside the vocabulary of %d", id, s.config.vocab),
                              "ids count from 0");
     if (ids.empty()) throw UsageError("--logits needs --prompt or --ids", "for example --ids 1,403,407");
-    Cpu device;
-    Model<Cpu> model(device, s.config);
+    Model<Device> model(device, s.config);
     model.load(s.folder);
     Batch batch;
     batch.add(ids.data(), int(ids.size()));
     model.forward(batch);
     const int V = s.config.vocab;
-    std::vector<float> row(static_cast<size_t>(V));
+    using S = typename Device::stat;
+    Buffer<S, Device> logits(device, size_t(V), Memory::workspace);
+    std::vector<S> row(static_cast<size_t>(V));
     std::printf("{\"ids\": %s, \"logits\": [", Json(ids).dump().c_str());
     for (size_t t = 0; t < ids.size(); t++) {
-        head_logits(device, row.data(), model.hidden() + t * size_t(s.config.hidden), model.head(), 1,
+        head_logits(device, logits.data(), model.hidden() + t * size_t(s.config.hidden), model.head(), 1,
                     s.config.hidden, V);
+        device.download(row.data(), logits.data(), row.size() * sizeof(S));
         for (int v = 0; v < V; v++)
             std::printf("%s%.9g", v ? ", " : t ? "],\n[" : "\n[", double(row[size_t(v)]));
     }
@@ -157,13 +143,13 @@ int print_logits(const Options& o, const ModelSource& s) {
     return 0;
 }
 
-int self_test(const Options& o, const ModelSource& s) {
+template <class Device>
+int self_test(const ModelSource& s, Device& device) {
     Timer timer;
     const ModelConfig shortened = self_test_config(s.config);
     std::printf("%s\n", window_runs(s.config).c_str());
-    std::printf("for the test: %s (%s)\n", window_runs(shortened).c_str(), device_line(o.device).c_str());
-    Cpu device;
-    Model<Cpu> model(device, shortened);
+    std::printf("for the test: %s\n", window_runs(shortened).c_str());
+    Model<Device> model(device, shortened);
     model.load(s.folder);
     SelfTest test = window_self_test(model);
     for (const std::string& line : test.lines) std::printf("%s\n", line.c_str());
@@ -176,147 +162,7 @@ int self_test(const Options& o, const ModelSource& s) {
 // ---------------------------------------------------------------------------------------------------------
 // Sets of problems
 
-struct Set {
-    std::string name, path;
-    std::vector<Problem> problems;
-    std::vector<std::vector<int>> prompts;  // their ids
-    int longest = 0;                        // prompt
-};
-
-Set read_set(const Options& o, const ModelSource& s, const std::string& path) {
-    Set set;
-    set.name = set_name(path);
-    set.path = path;
-    ProblemKeys keys;
-    keys.input = o.input_key, keys.label = o.label_key;
-    keys.format = answer_format(o.answer_format, "--answer-format");
-    for (EncodedProblem& e : encode_problems({path}, s, keys, o.system, o.limit)) {
-        set.longest = std::max(set.longest, int(e.ids.size()));
-        set.problems.push_back(std::move(e.problem));
-        set.prompts.push_back(std::move(e.ids));
-    }
-    return set;
-}
-
-// All that decides a sample.
-Json settings_of(const Options& o, const ModelSource& s, const Set& set) {
-    return {{"schema", 1},
-            {"set", set.name},
-            {"data", set.path},
-            {"data_hash", format("%016llx", (unsigned long long)text_hash(read_file(set.path)))},
-            {"model", s.folder},
-            {"model_hash", weights_hash(s.folder)},
-            {"window", window_runs(s.config)},
-            {"rope_theta", s.config.rope_theta},
-            {"positions", s.config.max_positions},
-            {"template", s.chat.name()},
-            {"system", o.system},
-            {"first_prompt", s.tokenizer.decode(set.prompts[0])},
-            {"stop", s.stop.ids()},
-            {"answer_format", o.answer_format},
-            {"input_key", o.input_key},
-            {"label_key", o.label_key},
-            {"temperature", o.sampling.temperature},
-            {"top_p", o.sampling.top_p},
-            {"top_k", o.sampling.top_k},
-            {"max_new_tokens", o.max_new_tokens},
-            {"seed", o.seed},
-            {"samples", o.samples},
-            {"limit", o.limit},
-            {"problems", set.problems.size()}};
-}
-
-void print_plan(const GenerateOptions& g, const ModelSource& s, int longest) {
-    auto plan = Generator<Cpu>::plan(s.config, g, longest);
-    print_memory_plan({{"weights", double(plan.weights)},
-                       {format("KV cache (%d slots of ", g.slots + 1) + bytes_text(double(plan.slot)) + ")",
-                        double(plan.cache)},
-                       {"activations", double(plan.activations)},
-                       {"logits", double(plan.logits)}},
-                      "lower --slots or --max-tokens-per-pass");
-}
-
-SampleRow judged(const ModelSource& s, const Problem& p, Rollout r) {
-    SampleRow row;
-    row.id = p.id;
-    row.sample = r.sample;
-    row.truncated = r.stop == Stop::length;
-    row.logprob = r.logp_sum();
-    row.text = answer_text(s.tokenizer, r);
-    row.ids = std::move(r.ids);
-    Judgement strict = judge(p.format, row.text, p.gold);
-    Judgement lenient = judge(p.format, row.text, p.gold, verifier::Mode::lenient);
-    row.outcome = strict.outcome, row.answer = strict.answer, row.vote = strict.vote;
-    row.lenient = lenient.outcome, row.lenient_answer = lenient.answer;
-    return row;
-}
-
-// Draws what is missing. False if a signal ended it early.
-bool draw_samples(const Options& o, const ModelSource& s, const Set& set, EvaluationFolder& folder,
-                  Model<Cpu>& model) {
-    Generator<Cpu> generator(model, generate_options(o, s, set.longest));
-    int64_t done = 0, right = 0, total = int64_t(set.problems.size()) * o.samples;
-    for (size_t i = 0; i < set.problems.size(); i++) {
-        Prompt prompt;
-        prompt.samples.clear();
-        for (int k = 0; k < o.samples; k++) {
-            const SampleRow* row = folder.find(set.problems[i].id, k);
-            if (!row)
-                prompt.samples.push_back(k);
-            else
-                done++, right += row->outcome == Outcome::right;
-        }
-        if (prompt.samples.empty()) continue;
-        prompt.ids = set.prompts[i];
-        prompt.key = problem_key(set.problems[i].id);
-        prompt.tag = int64_t(i);
-        prompt.max_new_tokens = o.max_new_tokens;
-        generator.add(std::move(prompt));
-    }
-    if (done) std::printf("going on: %lld of %lld samples are there\n", (long long)done, (long long)total);
-    Progress progress(total);
-    Timer timer;
-    auto finish = [&](Rollout r) {
-        const Problem& problem = set.problems[size_t(r.tag)];
-        SampleRow row = judged(s, problem, std::move(r));
-        done++, right += row.outcome == Outcome::right;
-        folder.append(row);
-        progress.update(done,
-                        format("%.1f%% right | %d running | %.0f tok/s", 100 * double(right) / double(done),
-                               generator.running(), double(generator.tokens()) / timer.seconds()));
-    };
-    while (!stop_requested() && generator.step(finish)) continue;
-    if (done < total) return false;
-    std::printf("%lld tokens in %s: %.0f tokens/s\n", (long long)generator.tokens(),
-                duration_text(timer.seconds()).c_str(), double(generator.tokens()) / timer.seconds());
-    return true;
-}
-
-// Three prompts as the model will read them, and a few tokens from a toy copy.
-void dry_run(const Options& o, const ModelSource& s, const Set& set) {
-    ModelConfig toy = s.config;
-    toy.layers = 1, toy.hidden = 32, toy.heads = toy.kv_heads = 2, toy.head_dim = 16, toy.ff = 64;
-    toy.window.resize(1);
-    Cpu device;
-    Model<Cpu> model(device, toy);
-    model.initialize(1);
-    GenerateOptions g = generate_options(o, s, set.longest);
-    g.slots = std::min(g.slots, 4);
-    Generator<Cpu> generator(model, g);
-    for (size_t i = 0; i < std::min<size_t>(3, set.problems.size()); i++) {
-        std::printf("--- %s: %zu tokens, gold %s\n%s\n", set.problems[i].id.c_str(), set.prompts[i].size(),
-                    Json(set.problems[i].gold).dump(-1, ' ', false, Json::error_handler_t::replace).c_str(),
-                    s.tokenizer.decode(set.prompts[i]).c_str());
-        Prompt prompt;
-        prompt.ids = set.prompts[i];
-        prompt.max_new_tokens = 4;
-        generator.add(std::move(prompt));
-    }
-    while (generator.step([](Rollout) {})) continue;
-    std::printf("--- %lld tokens from a toy copy\n", (long long)generator.tokens());
-}
-
-void contamination_report(const Options& o, const Set& set, const std::string& out) {
+void contamination_report(const Options& o, const ProblemSet& set, const std::string& out) {
     Json report = overlap_report(set.problems, o.contamination);
     std::printf("%s", overlap_text(set.name, report).c_str());
     if (!out.empty()) write_whole(out + "/contamination.json", report.dump(2) + "\n");
@@ -333,10 +179,11 @@ std::string results_folder(const Options& o, const std::string& model, const Mod
 }
 
 // All sets under one model. Returns the results' folder; empty if a signal ended it.
-std::string evaluate(const Options& o, const std::string& model_path) {
+template <class Device>
+std::string evaluate(const Options& o, const std::string& model_path, Device& device, Ranks& ranks) {
     ModelSource s(model_path, o.model, o.template_name);
     s.print();
-    std::vector<Set> sets;
+    std::vector<ProblemSet> sets;
     int longest = 0;
     for (const std::string& path : o.data) {
         sets.push_back(read_set(o, s, path));
@@ -351,9 +198,9 @@ std::string evaluate(const Options& o, const std::string& model_path) {
         std::printf(
             "note: the model has %d positions: the answer to the longest prompt ends after %d tokens\n",
             s.config.max_positions, room);
-    print_plan(generate_options(o, s, longest), s, longest);
+    check_memory(device, o, s, longest);
     if (o.dry_run) {
-        for (const Set& set : sets) {
+        for (const ProblemSet& set : sets) {
             dry_run(o, s, set);
             if (!o.contamination.empty()) contamination_report(o, set, "");
         }
@@ -362,33 +209,37 @@ std::string evaluate(const Options& o, const std::string& model_path) {
     }
 
     const std::string out = results_folder(o, model_path, s);
-    Cpu device;
-    std::unique_ptr<Model<Cpu>> model;
+    std::unique_ptr<Model<Device>> model;
     std::unique_ptr<FileWriter> sft;
-    if (!o.write_sft.empty()) sft = std::make_unique<FileWriter>(o.write_sft);
+    if (!o.write_sft.empty() && ranks.first()) sft = std::make_unique<FileWriter>(o.write_sft);
     int64_t sft_lines = 0;
-    for (const Set& set : sets) {
-        EvaluationFolder folder(out + "/" + set.name, settings_of(o, s, set));
+    for (const ProblemSet& set : sets) {
+        const std::string path = out + "/" + set.name;
+        std::unique_ptr<EvaluationFolder> folder;  // the first rank's
+        if (ranks.first()) folder = std::make_unique<EvaluationFolder>(path, settings_of(o, s, set));
+        const std::string missing = missing_samples(o, set, folder.get(), ranks);
         bool complete = true;
-        if (folder.missing(set.problems, o.samples)) {
+        if (missing.find('1') != std::string::npos) {
             if (!model) {
-                model = std::make_unique<Model<Cpu>>(device, s.config);
+                model = std::make_unique<Model<Device>>(device, s.config);
                 model->load(s.folder);
             }
-            complete = draw_samples(o, s, set, folder, *model);
+            complete = draw_samples(o, s, set, missing, folder.get(), *model, ranks);
         } else {
-            std::printf("%s: every sample is there already\n", folder.folder().c_str());
+            std::printf("%s: every sample is there already\n", path.c_str());
         }
-        Json summary = summarize(folder.settings(), folder.samples());
-        write_whole(folder.folder() + "/summary.json", summary.dump(2) + "\n");
-        std::printf("%s", summary_text(summary).c_str());
+        if (folder) {
+            Json summary = summarize(folder->settings(), folder->samples());
+            write_whole(path + "/summary.json", summary.dump(2) + "\n");
+            std::printf("%s", summary_text(summary).c_str());
+        }
         if (!complete) {
-            std::printf("stopped; the same command goes on here: %s\n", folder.folder().c_str());
+            std::printf("stopped; the same command goes on here: %s\n", path.c_str());
             return "";
         }
-        if (!o.contamination.empty()) contamination_report(o, set, folder.folder());
+        if (!o.contamination.empty() && folder) contamination_report(o, set, path);
         if (sft)
-            sft_lines += write_sft(*sft, set.problems, folder.samples(), o.system, !s.chat.is_plain(),
+            sft_lines += write_sft(*sft, set.problems, folder->samples(), o.system, !s.chat.is_plain(),
                                    o.sft_per_problem);
     }
     if (sft) {
@@ -397,18 +248,6 @@ std::string evaluate(const Options& o, const std::string& model_path) {
                     (long long)sft_lines);
     }
     return out;
-}
-
-void print_comparison(const std::string& a, const std::string& b) {
-    auto sets_a = evaluation_sets(a), sets_b = evaluation_sets(b);
-    bool common = false;
-    for (auto& [name, folder] : sets_a) {
-        auto other = sets_b.find(name);
-        if (other == sets_b.end()) continue;
-        common = true;
-        std::printf("%s", compare_text(compare(folder, other->second)).c_str());
-    }
-    if (!common) fail(a + " and " + b + " have no set in common", "compare evaluations of one set");
 }
 
 struct Defaults {
@@ -464,6 +303,8 @@ Defaults choose_defaults(Cli& cli, Options& o, bool one_text) {
 
 int main(int argc, char** argv) {
     return run_program("eval", [&] {
+        Ranks ranks;
+        only_first_prints(ranks);
         Options o;
         Cli cli("eval", "Sample answers, judge them, report avg@k, pass@k and maj@k with intervals.");
         o.add_to(cli);
@@ -472,38 +313,44 @@ int main(int argc, char** argv) {
             if (o.compare.size() != 2)
                 throw UsageError("--compare takes two folders",
                                  "for example --compare runs/a/eval/x runs/b/eval/x");
-            print_comparison(o.compare[0], o.compare[1]);
+            std::printf("%s", comparison_text(o.compare[0], o.compare[1]).c_str());
             return 0;
         }
         if (!o.verify_only.empty())
             return verifier::verify_file(
                 o.verify_only, o.mode == "rl" ? verifier::Mode::rl : verifier::Mode::lenient, stdout, stderr);
-        if (o.threads) omp_set_num_threads(o.threads);
         catch_signals();
+        ranks.join(o.device.rank_timeout);
         const bool one_text = cli.given("--prompt") || cli.given("--ids") || o.logits;
         const Defaults chosen = choose_defaults(cli, o, one_text);
         check_sampling(o.sampling);
         if (o.self_test || one_text) {
+            if (!ranks.first()) return 0;
             ModelSource source(o.model.model, o.model, o.template_name);
-            return o.self_test ? self_test(o, source)
-                   : o.logits  ? print_logits(o, source)
-                               : answer_one(o, source);
+            auto body = [&](auto& device) {
+                return o.self_test ? self_test(source, device)
+                       : o.logits  ? print_logits(o, source, device)
+                                   : answer_one(o, source, device);
+            };
+            return on_device(o.device, Ranks::alone(), body, stderr);
         }
         cli.print();
-        std::printf("%s\n", device_line(o.device).c_str());
-        std::string before;
-        if (!chosen.against.empty()) {
-            before = evaluate(o, chosen.against);
-            if (before.empty()) return 0;
-        }
-        const std::string results = evaluate(o, o.model.model);
-        if (results.empty()) return 0;
-        if (!before.empty()) print_comparison(before, results);
-        std::printf("results: %s\nnext: %s\n", results.c_str(),
-                    chosen.next.empty() ? ("./eval --compare " + results + " OTHER    or    ./eval --model " +
-                                           o.model.model + " --write-sft correct.jsonl")
-                                              .c_str()
-                                        : chosen.next.c_str());
-        return 0;
+        return on_device(o.device, ranks, [&](auto& device) {
+            std::string before;
+            if (!chosen.against.empty()) {
+                before = evaluate(o, chosen.against, device, ranks);
+                if (before.empty()) return 0;
+            }
+            const std::string results = evaluate(o, o.model.model, device, ranks);
+            if (results.empty() || !ranks.first()) return 0;
+            if (!before.empty()) std::printf("%s", comparison_text(before, results).c_str());
+            std::printf("results: %s\nnext: %s\n", results.c_str(),
+                        chosen.next.empty()
+                            ? ("./eval --compare " + results + " OTHER    or    ./eval --model " +
+                               o.model.model + " --write-sft correct.jsonl")
+                                  .c_str()
+                            : chosen.next.c_str());
+            return 0;
+        });
     });
 }

@@ -8,17 +8,15 @@
 //   ./locality --scorer DIR --set data=train.jsonl          how many training tokens need more than W?
 //
 // Writes locality.json and a page, locality.html, that shades every token by its gap.
-#include "data.h"
-#include "evaluate.h"
-#include "locality.h"
-#include "report.h"
-#include "source.h"
+#include "locality_page.h"
+#include "locality_sets.h"
 
 struct Options {
-    std::string scorer, out, truncation = "exact", only = "all", template_name, device = "auto";
+    std::string scorer, out, truncation = "exact", only = "all", template_name;
+    DeviceOptions device;
     std::vector<std::string> sets;
     std::vector<int> windows;
-    int stride = 1, max_tokens = 8192, examples = 6, threads = 0;
+    int stride = 1, max_tokens = 8192, examples = 6;
     int64_t limit = 0;
     bool keep_prompt = false;
     double threshold = 0.01;
@@ -52,92 +50,10 @@ struct Options {
         cli.option("--out", out, "folder for locality.json and locality.html; default: runs/locality",
                    "Output");
         cli.option("--max-tokens-per-pass", max_tokens, "tokens of one pass", "Speed")
-            ->check(CLI::PositiveNumber);
-        cli.option("--threads", threads, "CPU threads; 0 = OMP_NUM_THREADS or all", "Speed")
-            ->check(CLI::Range(0, 4096));
-        cli.option("--device", device, "auto, cpu or cuda", "Speed")
-            ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+            ->check(CLI::Range(1, 1 << 26));
+        device.add_to(cli, "Speed");
     }
 };
-
-struct TextSet {
-    std::string name, path;
-    std::vector<LocalityText> texts;
-};
-
-// Results of ./eval: the prompts come from the data that settings.json names.
-void read_evaluation(TextSet& set, const std::string& folder, const ModelSource& source) {
-    Json settings = read_json(folder + "/settings.json");
-    ProblemKeys keys;
-    keys.input = settings.value("input_key", ""), keys.label = settings.value("label_key", "");
-    keys.format = answer_format(settings.value("answer_format", "boxed"), folder + "/settings.json");
-    std::map<std::string, std::vector<int>> prompts;
-    for (const Problem& p : read_problems(settings.at("data").get<std::string>(), keys))
-        prompts[p.id] = source.encode(p.messages, settings.value("system", ""));
-    for (auto& [id, rows] : read_samples(folder + "/samples.jsonl")) {
-        if (!prompts.count(id))
-            fail(
-                folder + "/samples.jsonl: problem " + quoted(id) + " is not in " + settings.at("data").dump(),
-                "restore the data file of that evaluation");
-        for (auto& [number, row] : rows) {
-            LocalityText text;
-            text.id = id + "/" + std::to_string(number);
-            text.ids = prompts[id];
-            text.prompt = int(text.ids.size());
-            text.ids.insert(text.ids.end(), row.ids.begin(), row.ids.end());
-            text.outcome = outcome_name(row.outcome);
-            set.texts.push_back(std::move(text));
-        }
-    }
-}
-
-// Lines of ./rl_cispo's rollouts (ids as they were drawn), or of fine-tuning data.
-void read_lines(TextSet& set, const std::string& path, const ModelSource& source, int64_t limit) {
-    JsonLines lines(path);
-    for (Json row; (!limit || int64_t(set.texts.size()) < limit) && lines.next(row);) {
-        LocalityText text;
-        if (row.contains("prompt_ids") && row.contains("ids")) {
-            text.id = row.value("id", "") + "/" + std::to_string(row.value("sample", 0));
-            text.ids = row["prompt_ids"].get<std::vector<int>>();
-            text.prompt = int(text.ids.size());
-            for (int id : row["ids"].get<std::vector<int>>()) text.ids.push_back(id);
-            text.outcome = row.value("outcome", "");
-        } else {
-            TrainingText learned = conversation_tokens(row, lines.where(), source.tokenizer, source.chat);
-            text.id = lines.where();
-            text.ids = learned.ids;
-            while (text.prompt < int(text.ids.size()) && !learned.trained[size_t(text.prompt)]) text.prompt++;
-        }
-        if (int(text.ids.size()) > std::max(1, text.prompt)) set.texts.push_back(std::move(text));
-    }
-}
-
-TextSet read_set(const std::string& given, const ModelSource& source, const Options& o) {
-    namespace fs = std::filesystem;
-    const size_t equals = given.find('=');
-    TextSet set;
-    set.name = equals == std::string::npos ? set_name(given) : given.substr(0, equals);
-    set.path = equals == std::string::npos ? given : given.substr(equals + 1);
-    if (fs::is_directory(set.path)) {
-        read_evaluation(set, set.path, source);
-    } else if (fs::path(set.path).extension() == ".jsonl") {
-        read_lines(set, set.path, source, o.only == "all" ? o.limit : 0);
-    } else {
-        LocalityText text;
-        text.id = set.path;
-        text.ids = source.tokenizer.encode(read_file(set.path));
-        set.texts.push_back(std::move(text));
-    }
-    if (o.only != "all")
-        set.texts.erase(std::remove_if(set.texts.begin(), set.texts.end(),
-                                       [&](const LocalityText& t) { return t.outcome != o.only; }),
-                        set.texts.end());
-    if (o.limit && int64_t(set.texts.size()) > o.limit) set.texts.resize(size_t(o.limit));
-    if (set.texts.empty())
-        fail(set.path + ": no texts" + (o.only == "all" ? "" : " that are " + o.only),
-             "is this the set you meant?");
-    return set;
-}
 
 // Without --scorer and --set: the miniature's base judges its training data and every run below runs/.
 void choose_miniature(Cli& cli, Options& o) {
@@ -180,7 +96,8 @@ std::vector<int> default_windows(const std::vector<TextSet>& sets) {
 
 // One answer for the page: tokens, p under a fine grid of windows, and the tokens it leans on: those whose
 // entry into the window raises p most.
-Json example(LocalityScorer<Cpu>& scorer, const ModelSource& source, const LocalityText& text,
+template <class Device>
+Json example(LocalityScorer<Device>& scorer, const ModelSource& source, const LocalityText& text,
              LocalityOptions options, const std::string& set) {
     const int longest = int(text.ids.size());
     if (longest <= 160 && options.truncation == Truncation::exact) {
@@ -228,85 +145,10 @@ Json example(LocalityScorer<Cpu>& scorer, const ModelSource& source, const Local
             {"keep_prompt", options.keep_prompt}};
 }
 
-void write_page(const std::string& path, const Json& result, const Json& examples) {
-    HtmlReport page("Locality of answers", "scorer " + result["scorer"].get<std::string>() + ", truncation " +
-                                               result["truncation"].get<std::string>());
-    std::vector<Series> curves, needs, histograms;
-    std::vector<std::vector<std::string>> table = {{"set", "texts", "tokens"}};
-    for (const Json& window : result["windows"]) table[0].push_back("L(" + window.dump() + ")");
-    for (const Json& set : result["sets"]) {
-        Series curve{set["name"], {}}, need{set["name"], {}}, histogram{set["name"], {}};
-        std::vector<std::string> row = {html_escape(set["name"]), set["texts"].dump(), set["tokens"].dump()};
-        for (const Json& w : set["windows"]) {
-            curve.points.push_back({w["window"], w["L"]});
-            need.points.push_back({w["window"], w["needs_more"]});
-            row.push_back(format("%.4f", w["L"].get<double>()));
-        }
-        for (size_t b = 0; b < set["histogram"].size(); b++)
-            histogram.points.push_back({double(b) / 10 - 1 + 0.05, set["histogram"][b]});
-        curves.push_back(curve), needs.push_back(need), histograms.push_back(histogram);
-        table.push_back(row);
-    }
-    page.line_chart("L(w) of each set", "window w (tokens)", "L(w)", curves);
-    page.line_chart(format("share of response tokens that need more than w (gap > %g)",
-                           result["threshold"].get<double>()),
-                    "window w (tokens)", "share", needs, 0, 0);
-    page.table(table, "L(w) = 1 - mean of max(0, p_full - p_w) over response tokens that lose context");
-    page.line_chart("histogram of gaps at w = " + result["histogram_window"].dump(), "gap g = p_full - p_w",
-                    "log10(1 + tokens)", histograms);
-    page.html(
-        "<h2>Token by token</h2><div class=controls><label>answer <select id=which></select></label>"
-        "<label>window <input type=range id=window> <output id=w></output></label></div>"
-        "<div class=text id=text></div><p class=panel id=panel></p>");
-    page.script("const examples = " + script_json(examples) + ";\n" + R"JS(
-const $ = id => document.getElementById(id);
-examples.forEach((e, i) => $('which').add(new Option(`${e.set}: ${e.id} ${e.outcome}`, i)));
-let e, spans;
-function shade() {
-  const k = +$('window').value, w = e.windows[k];
-  $('w').textContent = w;
-  spans.forEach((s, t) => {
-    if (t < e.prompt) return;
-    const gap = Math.max(0, e.full[t - e.prompt] - e.cut[k][t - e.prompt]);
-    s.style.background = `rgba(214, 69, 28, ${gap.toFixed(3)})`;
-  });
-}
-function hover(t) {
-  spans.forEach(s => s.classList.remove('lean', 'here'));
-  if (t < e.prompt) { $('panel').textContent = 'prompt'; return; }
-  const i = t - e.prompt, k = +$('window').value;
-  spans[t].classList.add('here');
-  e.leans[i].forEach(([a, b]) => { for (let j = a; j <= b; j++) spans[j].classList.add('lean'); });
-  const far = e.leans[i].map(([a, b]) => t - b + (a < b ? `-${t - a}` : '')).join(', ');
-  $('panel').textContent = `token ${t} ${JSON.stringify(e.tokens[t])}: p_full ${e.full[i]}, p_${e.windows[k]} ` +
-    `${e.cut[k][i]}, gap ${(e.full[i] - e.cut[k][i]).toFixed(4)}` + (far ? `; leans on tokens ${far} back (outlined)` : '');
-}
-function show() {
-  e = examples[+$('which').value];
-  $('text').innerHTML = '';
-  spans = e.tokens.map((token, t) => {
-    const s = document.createElement('span');
-    s.textContent = token;
-    if (t < e.prompt) s.className = 'prompt';
-    s.onmouseenter = () => hover(t);
-    $('text').append(s);
-    return s;
-  });
-  const old = e.windows.indexOf(+$('w').textContent);
-  $('window').max = e.windows.length - 1;
-  $('window').value = old >= 0 ? old : Math.max(0, e.windows.findIndex(w => w >= 16));
-  $('panel').textContent = 'hover a token: its probability with and without the rest, and the tokens it leans on';
-  shade();
-}
-$('window').oninput = shade;
-$('which').onchange = show;
-if (examples.length) show();
-)JS");
-    page.write(path);
-}
-
 int main(int argc, char** argv) {
     return run_program("locality", [&] {
+        Ranks ranks;
+        if (ranks.size() > 1) fail("locality is the work of one process", "start it without mpirun");
         Options o;
         Cli cli("locality", "Measure how far back the tokens of a text look, under a fixed model.");
         o.add_to(cli);
@@ -318,19 +160,18 @@ int main(int argc, char** argv) {
         if (o.stride > 1 && o.truncation == "masked")
             throw UsageError("--stride has no meaning with --truncation masked", "leave one of them out");
         if (o.out.empty()) o.out = "runs/locality";
-        if (o.threads) omp_set_num_threads(o.threads);
 
         const ModelSource source(o.scorer, ModelOptions{}, o.template_name);
         std::vector<TextSet> sets;
-        for (const std::string& given : o.sets) sets.push_back(read_set(given, source, o));
+        for (const std::string& given : o.sets) sets.push_back(read_text_set(given, source, o.only, o.limit));
         if (o.windows.empty()) o.windows = default_windows(sets);
         std::sort(o.windows.begin(), o.windows.end());
         o.windows.erase(std::unique(o.windows.begin(), o.windows.end()), o.windows.end());
-        if (o.windows[0] < 1)
-            throw UsageError("--windows: " + std::to_string(o.windows[0]) + " is not a window",
-                             "windows start at 1");
+        for (int w : {o.windows[0], o.windows.back()})
+            if (w < 1 || w > 1 << 30)
+                throw UsageError("--windows: " + std::to_string(w) + " is not a window",
+                                 "windows start at 1 and end at 1073741824");
         cli.print();
-        std::printf("%s\n", device_line(o.device).c_str());
         source.print();
 
         LocalityOptions options;
@@ -340,81 +181,83 @@ int main(int argc, char** argv) {
         options.keep_prompt = o.keep_prompt;
         options.max_tokens_per_pass = o.max_tokens;
         options.threshold = o.threshold;
-        Cpu device;
-        LocalityScorer<Cpu> scorer(device, source.config, source.folder);
-        const size_t middle = o.windows.size() / 2;
-        Json result = {{"schema", 1},
-                       {"scorer", source.folder},
-                       {"truncation", o.truncation},
-                       {"stride", o.stride},
-                       {"keep_prompt", o.keep_prompt},
-                       {"only", o.only},
-                       {"threshold", o.threshold},
-                       {"windows", o.windows},
-                       {"histogram_window", o.windows[middle]},
-                       {"sets", Json::array()}};
-        Json examples = Json::array();
-        Progress progress(int64_t(sets.size()));
-        for (const TextSet& set : sets) {
-            std::vector<TextLocality> scores = scorer.score(set.texts, options);
-            Json of_set = {{"name", set.name}, {"path", set.path}, {"texts", set.texts.size()}};
-            Json windows = Json::array(), texts = Json::array();
-            for (size_t w = 0; w < o.windows.size(); w++) {
-                WindowScore s = window_score(set.texts, scores, options, w);
-                of_set["tokens"] = s.response_tokens;
-                windows.push_back({{"window", s.window},
-                                   {"L", s.L.mean},
-                                   {"low", s.L.low},
-                                   {"high", s.L.high},
-                                   {"tokens", s.tokens},
-                                   {"log_gap", s.log_gap},
-                                   {"ratio", s.ratio},
-                                   {"small_gap_frac", s.small},
-                                   {"kl", s.kl},
-                                   {"needs_more", s.needs_more}});
+        return on_device(o.device, ranks, [&](auto& device) {
+            LocalityScorer<std::decay_t<decltype(device)>> scorer(device, source.config, source.folder);
+            const size_t middle = o.windows.size() / 2;
+            Json result = {{"schema", 1},
+                           {"scorer", source.folder},
+                           {"truncation", o.truncation},
+                           {"stride", o.stride},
+                           {"keep_prompt", o.keep_prompt},
+                           {"only", o.only},
+                           {"threshold", o.threshold},
+                           {"windows", o.windows},
+                           {"histogram_window", o.windows[middle]},
+                           {"sets", Json::array()}};
+            Json examples = Json::array();
+            Progress progress(int64_t(sets.size()));
+            for (const TextSet& set : sets) {
+                std::vector<TextLocality> scores = scorer.score(set.texts, options);
+                Json of_set = {{"name", set.name}, {"path", set.path}, {"texts", set.texts.size()}};
+                Json windows = Json::array(), texts = Json::array();
+                for (size_t w = 0; w < o.windows.size(); w++) {
+                    WindowScore s = window_score(set.texts, scores, options, w);
+                    of_set["tokens"] = s.response_tokens;
+                    windows.push_back({{"window", s.window},
+                                       {"L", s.L.mean},
+                                       {"low", s.L.low},
+                                       {"high", s.L.high},
+                                       {"tokens", s.tokens},
+                                       {"log_gap", s.log_gap},
+                                       {"ratio", s.ratio},
+                                       {"small_gap_frac", s.small},
+                                       {"kl", s.kl},
+                                       {"needs_more", s.needs_more}});
+                }
+                for (size_t d = 0; d < set.texts.size(); d++) {
+                    Json row = {
+                        {"id", set.texts[d].id}, {"outcome", set.texts[d].outcome}, {"L", Json::array()}};
+                    for (size_t w = 0; w < o.windows.size(); w++)
+                        row["L"].push_back(window_score({set.texts[d]}, {scores[d]}, options, w).L.mean);
+                    texts.push_back(row);
+                }
+                std::vector<double> histogram(20);
+                for (const TextLocality& s : scores)
+                    for (size_t i = 0; i < s.full.size(); i++)
+                        histogram[size_t(
+                            std::min(19.0, std::max(0.0, (s.full[i] - s.cut[middle][i] + 1) * 10)))]++;
+                for (double& count : histogram) count = std::log10(1 + count);
+                of_set["histogram"] = histogram;
+                of_set["windows"] = windows;
+                of_set["per_text"] = texts;
+                result["sets"].push_back(of_set);
+                for (size_t i = 0; i < std::min(size_t(o.examples), set.texts.size()); i++)
+                    examples.push_back(example(scorer, source, set.texts[i], options, set.name));
+                progress.update(int64_t(result["sets"].size()), set.name);
             }
-            for (size_t d = 0; d < set.texts.size(); d++) {
-                Json row = {{"id", set.texts[d].id}, {"outcome", set.texts[d].outcome}, {"L", Json::array()}};
-                for (size_t w = 0; w < o.windows.size(); w++)
-                    row["L"].push_back(window_score({set.texts[d]}, {scores[d]}, options, w).L.mean);
-                texts.push_back(row);
-            }
-            std::vector<double> histogram(20);
-            for (const TextLocality& s : scores)
-                for (size_t i = 0; i < s.full.size(); i++)
-                    histogram[size_t(
-                        std::min(19.0, std::max(0.0, (s.full[i] - s.cut[middle][i] + 1) * 10)))]++;
-            for (double& count : histogram) count = std::log10(1 + count);
-            of_set["histogram"] = histogram;
-            of_set["windows"] = windows;
-            of_set["per_text"] = texts;
-            result["sets"].push_back(of_set);
-            for (size_t i = 0; i < std::min(size_t(o.examples), set.texts.size()); i++)
-                examples.push_back(example(scorer, source, set.texts[i], options, set.name));
-            progress.update(int64_t(result["sets"].size()), set.name);
-        }
 
-        size_t width = 4;
-        for (const TextSet& set : sets) width = std::max(width, set.name.size());
-        std::printf("\n%-*s  %6s %8s", int(width), "L(w)", "texts", "tokens");
-        for (int w : o.windows) std::printf("  %14s", ("w = " + std::to_string(w)).c_str());
-        std::printf("\n");
-        for (const Json& set : result["sets"]) {
-            std::printf("%-*s  %6d %8d", int(width), set["name"].get<std::string>().c_str(),
-                        set["texts"].get<int>(), set["tokens"].get<int>());
-            for (const Json& w : set["windows"])
-                std::printf("  %.4f ±%.4f", w["L"].get<double>(),
-                            (w["high"].get<double>() - w["low"].get<double>()) / 2);
-            std::printf("\n%-*s  %6s %8s", int(width), "", "", "need >w");
-            for (const Json& w : set["windows"])
-                std::printf("  %13.1f%%", 100 * w["needs_more"].get<double>());
+            size_t width = 4;
+            for (const TextSet& set : sets) width = std::max(width, set.name.size());
+            std::printf("\n%-*s  %6s %8s", int(width), "L(w)", "texts", "tokens");
+            for (int w : o.windows) std::printf("  %14s", ("w = " + std::to_string(w)).c_str());
             std::printf("\n");
-        }
-        make_folders(o.out);
-        write_whole(o.out + "/locality.json", result.dump(1) + "\n");
-        write_page(o.out + "/locality.html", result, examples);
-        std::printf("\nwritten: %s/locality.json, %s/locality.html (open it in a browser)\n", o.out.c_str(),
-                    o.out.c_str());
-        return 0;
+            for (const Json& set : result["sets"]) {
+                std::printf("%-*s  %6d %8d", int(width), set["name"].get<std::string>().c_str(),
+                            set["texts"].get<int>(), set["tokens"].get<int>());
+                for (const Json& w : set["windows"])
+                    std::printf("  %.4f ±%.4f", w["L"].get<double>(),
+                                (w["high"].get<double>() - w["low"].get<double>()) / 2);
+                std::printf("\n%-*s  %6s %8s", int(width), "", "", "need >w");
+                for (const Json& w : set["windows"])
+                    std::printf("  %13.1f%%", 100 * w["needs_more"].get<double>());
+                std::printf("\n");
+            }
+            make_folders(o.out);
+            write_whole(o.out + "/locality.json", result.dump(1) + "\n");
+            write_locality_page(o.out + "/locality.html", result, examples);
+            std::printf("\nwritten: %s/locality.json, %s/locality.html (open it in a browser)\n",
+                        o.out.c_str(), o.out.c_str());
+            return 0;
+        });
     });
 }

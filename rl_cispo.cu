@@ -33,7 +33,7 @@ struct Options {
         cli.option("--val-data", val_data, "the same, evaluated every --eval-every steps", "Data")
             ->delimiter(',');
         cli.option("--val-samples", val_samples, "answers per problem of an evaluation", "Data")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 100000));
         cli.option("--template", template_name, "chat template; default: the model folder's", "Data");
         cli.option("--system", system, "system message in place of the template's own", "Data");
         cli.option("--input-key", input_key, "key of the question; default: the usual names", "Data");
@@ -44,7 +44,7 @@ struct Options {
             ->check(CLI::NonNegativeNumber);
 
         cli.option("--prompts-per-step", rollout.prompts_per_step, "problems of a step", "Rollout")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 1 << 20));
         cli.option("--group-size,--n", rollout.group_size, "answers per problem", "Rollout")
             ->check(CLI::Range(1, 1 << 20));
         cli.option("--max-new-tokens", rollout.max_new_tokens, "longest answer", "Rollout")
@@ -69,7 +69,7 @@ struct Options {
             ->check(CLI::IsMember({"zero", "mask", "soft"}));
         cli.option("--overlong-buffer", rollout.overlong_buffer,
                    "soft: tokens before the limit that cost reward", "Rollout")
-            ->check(CLI::NonNegativeNumber);
+            ->check(CLI::Range(0, 1 << 24));
         cli.option("--round-decimals", rollout.round_decimals,
                    "a decimal gold compares at its own digits; else exactly", "Rollout");
         cli.option("--random-reward", random_reward, "control: rewards from a coin, not from the verifier",
@@ -96,7 +96,7 @@ struct Options {
         cli.option("--entropy-coef", cispo.entropy_coef, "of an entropy bonus; 0 = none", "CISPO")
             ->check(CLI::NonNegativeNumber);
         cli.option("--minibatch", minibatch, "answers per update; 0 = all answers of a step", "CISPO")
-            ->check(CLI::NonNegativeNumber);
+            ->check(CLI::Range(0, 1 << 24));
 
         train.lr = 1e-6, train.schedule = "constant", train.weight_decay = 0;
         train.add_to(cli);
@@ -115,6 +115,11 @@ struct Options {
             throw UsageError("--model and --data are both needed",
                              "or give neither, for the built-in miniature");
         check_sampling(rollout.sampling);
+        if (rollout.prompts_per_step * rollout.group_size > 1 << 24)
+            throw UsageError(format("--prompts-per-step %lld times --group-size %lld are %lld answers a step",
+                                    (long long)rollout.prompts_per_step, (long long)rollout.group_size,
+                                    (long long)(rollout.prompts_per_step * rollout.group_size)),
+                             "16777216 are the most; usual are hundreds or thousands");
         if ((rollout.sampling.top_p < 1 || rollout.sampling.top_k > 0) && !force_truncated_sampling)
             throw UsageError("--top-p and --top-k cut the distribution that is trained",
                              "leave them at 1 and 0, or add --force-truncated-sampling");
@@ -173,14 +178,23 @@ void toss_rewards(StepRollouts& rollouts, const Options& o, int64_t step) {
     }
 }
 
+void write_rollouts(const std::string& run, int64_t step, const StepRollouts& rollouts) {
+    std::string lines;
+    for (const Json& row : rollouts.rows)
+        lines += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    write_whole(run + "/rollouts/" + step_name(step) + ".jsonl", lines);
+}
+
 // avg@k and its kin on one validation set, under the samples' numbers of ./eval.
-void evaluate(Model<Cpu>& model, const Options& o, const ModelSource& source, const std::string& set,
-              const std::vector<EncodedProblem>& problems, Metrics& metrics, Progress& progress) {
+template <class Device>
+void evaluate(Model<Device>& model, const Options& o, const ModelSource& source, const std::string& set,
+              const std::vector<EncodedProblem>& problems, Metrics& metrics, Progress& progress,
+              Ranks& ranks) {
     std::vector<const EncodedProblem*> all;
     for (const EncodedProblem& p : problems) all.push_back(&p);
     const int k = int(o.val_samples);
-    auto groups =
-        generate_groups(model, o.rollout, source.stop.ids(), all, std::vector<int64_t>(all.size(), 0), k);
+    auto groups = generate_groups(model, o.rollout, source.stop.ids(), all,
+                                  std::vector<int64_t>(all.size(), 0), k, ranks);
     StepRollouts marked;
     Samples samples;
     for (size_t i = 0; i < groups.size(); i++)
@@ -222,8 +236,9 @@ struct TrainedStep {
     int updates = 0, empty = 0;
     CispoStatistics stats;
 };
-TrainedStep train(Trainer<Cpu>& trainer, const Options& o, std::vector<Trajectory>& trajectories,
-                  Model<Cpu>* reference) {
+template <class Device>
+TrainedStep train(Trainer<Device>& trainer, const Options& o, std::vector<Trajectory>& trajectories,
+                  Model<Device>* reference) {
     TrainedStep out;
     const double temperature = o.cispo.temperature;
     std::vector<std::vector<float>> logp;
@@ -233,14 +248,14 @@ TrainedStep train(Trainer<Cpu>& trainer, const Options& o, std::vector<Trajector
     if (reference) {
         out.flops += scoring;
         score_trajectories(*reference, trainer.workspace(), trainer.max_tokens, trajectories, temperature,
-                           logp);
+                           logp, trainer.ranks);
         for (size_t i = 0; i < trajectories.size(); i++) trajectories[i].ref_logp = logp[i];
     }
     for (Trajectory& t : trajectories) t.old_logp = t.drawn_from(t.rollout_logp);
     if (o.old_logprobs == "recompute") {
         out.flops += scoring;
         score_trajectories(trainer.model, trainer.workspace(), trainer.max_tokens, trajectories, temperature,
-                           logp);
+                           logp, trainer.ranks);
         for (size_t i = 0; i < trajectories.size(); i++)
             trajectories[i].old_logp = trajectories[i].drawn_from(logp[i]);
     }
@@ -271,6 +286,7 @@ TrainedStep train(Trainer<Cpu>& trainer, const Options& o, std::vector<Trajector
 
 int main(int argc, char** argv) {
     return run_program("rl_cispo", [&] {
+        Ranks ranks;
         Options o;
         Cli cli("rl_cispo", "Adapt a model by reinforcement learning with verifiable rewards (CISPO).");
         o.add_to(cli);
@@ -278,7 +294,7 @@ int main(int argc, char** argv) {
             std::printf("%s: %s\n", name.c_str(), explain(name).c_str());
             return 0;
         }
-        Run run(cli, o.run, "rl_cispo", argc, argv);
+        Run run(cli, o.run, ranks, "rl_cispo", argc, argv);
         if (!run.ok()) return 0;
         choose_miniature(cli, o);
         o.settle();
@@ -293,11 +309,11 @@ int main(int argc, char** argv) {
             validation.push_back({set_name(file), encode_problems({file}, source, keys, o.system, 0)});
         size_t longest = 0;
         for (const EncodedProblem& p : problems) longest = std::max(longest, p.ids.size());
-        o.max_tokens = std::max(o.max_tokens, int64_t(std::min(longest + size_t(o.rollout.max_new_tokens),
-                                                               size_t(source.config.max_positions))));
+        const int longest_sequence =
+            int(std::min<int64_t>(source.config.max_positions, int64_t(longest) + o.rollout.max_new_tokens));
+        o.max_tokens = std::max(o.max_tokens, int64_t(longest_sequence));
 
         cli.print();
-        std::printf("%s\n", device_line(o.run.device).c_str());
         source.print();
         const int64_t answers = o.rollout.prompts_per_step * o.rollout.group_size;
         const int64_t updates = o.minibatch > 0 ? (answers + o.minibatch - 1) / o.minibatch : 1;
@@ -306,126 +322,135 @@ int main(int argc, char** argv) {
                     (long long)updates, updates == 1 ? "" : "s");
         std::printf("weight pi / pi_old kept in [%g, %g]; loss / %s; KL %g, entropy %g\n", o.cispo.weight_min,
                     o.cispo.weight_max, o.loss_norm.c_str(), o.cispo.kl_coef, o.cispo.entropy_coef);
-        auto plan = training_memory<Cpu>(source.config, int(o.max_tokens), o.recompute);
-        GenerateOptions g;
-        g.slots = o.rollout.slots;
-        g.limit =
-            int(std::min<int64_t>(source.config.max_positions, int64_t(longest) + o.rollout.max_new_tokens));
-        auto rollout_plan = Generator<Cpu>::plan(source.config, g, int(longest));
-        plan.push_back({"KV cache", double(rollout_plan.cache)});
-        if (o.cispo.kl_coef > 0)
-            plan.push_back({"reference", double(Model<Cpu>::weight_bytes(source.config))});
-        print_memory_plan(plan, "lower --max-tokens-per-pass or --slots, or raise --recompute");
-        if (o.run.dry_run) {
-            for (size_t i = 0; i < std::min<size_t>(3, problems.size()); i++)
-                std::printf("--- problem %s, gold %s\n%s\n", problems[i].problem.id.c_str(),
-                            problems[i].problem.gold[0].c_str(),
-                            source.tokenizer.decode(problems[i].ids).c_str());
-            std::printf("dry run: all is well; nothing was written\n");
+        return on_device(o.run.device, ranks, [&](auto& device) {
+            using Device = std::decay_t<decltype(device)>;
+            check_memory(
+                device.free_memory(),
+                {{"--max-tokens-per-pass", o.max_tokens, longest_sequence},
+                 {"--slots", o.rollout.slots, 1},
+                 {"--recompute", o.recompute, 2}},
+                [&](const std::vector<int64_t>& v) {
+                    MemoryPlan plan =
+                        training_memory<Device>(source.config, int(v[0]), int(v[2]), ranks.size());
+                    GenerateOptions g;
+                    g.slots = int(v[1]);
+                    g.limit = longest_sequence;
+                    plan.push_back(
+                        {"KV cache", double(Generator<Device>::plan(source.config, g, int(longest)).cache)});
+                    if (o.cispo.kl_coef > 0)
+                        plan.push_back({"reference", double(Model<Device>::weight_bytes(source.config))});
+                    return plan;
+                });
+            if (o.run.dry_run) {
+                for (size_t i = 0; i < std::min<size_t>(3, problems.size()); i++)
+                    std::printf("--- problem %s, gold %s\n%s\n", problems[i].problem.id.c_str(),
+                                problems[i].problem.gold[0].c_str(),
+                                source.tokenizer.decode(problems[i].ids).c_str());
+                std::printf("dry run: all is well; nothing was written\n");
+                return 0;
+            }
+
+            Model<Device> model(device, source.config);
+            Trainer<Device> trainer(model, o.train, int(o.max_tokens), o.recompute, ranks);
+            trainer.load_weights(run.resumed() ? run.checkpoint() : source.folder);
+            if (run.resumed()) trainer.load(run.checkpoint(), run.state());
+            std::unique_ptr<Model<Device>> reference;
+            if (o.cispo.kl_coef > 0) {
+                reference = std::make_unique<Model<Device>>(device, source.config);
+                reference->load(source.folder);
+            }
+            run.start();
+            if (ranks.first()) make_folders(run.folder() + "/rollouts");
+            Order order(problems.size(), o.run.seed);
+            int64_t step = run.step(), cursor = run.resumed() ? run.state_integer("cursor") : 0;
+            auto save = [&] {
+                run.save(step, [&](const std::string& folder, Json& state) {
+                    trainer.save(source.folder, folder, state);
+                    state["cursor"] = cursor;
+                });
+            };
+            Progress progress(o.train.steps);
+            auto validate = [&](Metrics& metrics) {
+                for (auto& [set, of_set] : validation)
+                    evaluate(model, o, source, set, of_set, metrics, progress, ranks);
+            };
+            if (!run.resumed() && !validation.empty()) {
+                Metrics metrics = {{"step", 0}, {"time", run.seconds()}};
+                validate(metrics);
+                run.log(metrics);
+            }
+
+            for (bool stopped = false; step < o.train.steps && !stopped;) {
+                Timer timer;
+                StepRollouts rollouts =
+                    rollout_step(model, o.rollout, source, problems, order, cursor, ranks);
+                if (o.random_reward) toss_rewards(rollouts, o, step);
+                const double rollout_seconds = timer.seconds() - rollouts.statistics.seconds_reward;
+                Timer train_timer;
+                TrainedStep trained = train(trainer, o, rollouts.trajectories, reference.get());
+                const double train_seconds = train_timer.seconds();
+                step++;
+                if (ranks.first()) write_rollouts(run.folder(), step, rollouts);
+
+                const RolloutStatistics& r = rollouts.statistics;
+                const CispoStatistics& s = trained.stats;
+                const double n = double(r.reward.size()), groups = r.groups.groups,
+                             tokens = std::max(1.0, s.tokens);
+                double mean = 0, square = 0;
+                for (double x : r.reward) mean += x / n;
+                for (double x : r.reward) square += (x - mean) * (x - mean) / n;
+                Metrics metrics = {
+                    {"step", step},
+                    {"loss", trained.loss},
+                    {"reward/mean", mean},
+                    {"reward/std", std::sqrt(square)},
+                    {"reward/zero_std_frac", r.groups.zero_std / groups},
+                    {"reward/all_right_frac", r.groups.all_right / groups},
+                    {"reward/all_wrong_frac", r.groups.all_wrong / groups},
+                    {"reward/unparsed", r.unparsed / n},
+                    {"response_length/mean", r.tokens / n},
+                    {"response_length/max", *std::max_element(r.length.begin(), r.length.end())},
+                    {"response_length/clip_ratio", r.truncated / n},
+                    {"actor/entropy", s.entropy / tokens},
+                    {"actor/clip_ratio", s.clipped / tokens},
+                    {"actor/ratio/mean", s.ratio / tokens},
+                    {"actor/ratio/min", s.tokens > 0 ? s.ratio_min : 1},
+                    {"actor/ratio/max", s.tokens > 0 ? s.ratio_max : 1},
+                    {"actor/grad_norm", trained.grad_norm},
+                    {"actor/lr", trained.lr},
+                    {"actor/updates", trained.updates},
+                    {"actor/empty_minibatches", trained.empty},
+                    {"mismatch/logprob_abs_diff/mean", trained.mismatch},
+                    {"mismatch/logprob_abs_diff/max", trained.mismatch_max},
+                    {"mismatch/weight_not_one_frac", trained.first_not_one},
+                    {"skipped_updates", trainer.skipped},
+                    {"cursor", cursor},
+                    {"perf/flops", r.flops + trained.flops},
+                    {"perf/tokens_per_s", (r.tokens + r.prompt_tokens) / timer.seconds()},
+                    {"perf/rollout_tokens_per_s", r.tokens / rollout_seconds},
+                    {"time/rollout", rollout_seconds},
+                    {"time/reward", r.seconds_reward},
+                    {"time/train", train_seconds},
+                    {"time/step", timer.seconds()}};
+                if (o.cispo.kl_coef > 0) metrics.push_back({"actor/kl", s.kl / tokens});
+                stopped = run.must_stop();
+                const bool last = step == o.train.steps;
+                if (last || stopped || (o.run.eval_every && step % o.run.eval_every == 0)) validate(metrics);
+                metrics.push_back({"time", run.seconds()});
+                run.log(metrics);
+                progress.update(
+                    step,
+                    format("reward %.3f | length %.1f | entropy %.3f | cut %.4f | norm %.3f | %.0f tok/s",
+                           mean, r.tokens / n, s.entropy / tokens, s.clipped / tokens, trained.grad_norm,
+                           r.tokens / rollout_seconds));
+                if (last || stopped || (o.run.save_every && step % o.run.save_every == 0)) save();
+            }
+            std::printf("saved: %s\n", newest_checkpoint(run.folder()).c_str());
+            if (step < o.train.steps)
+                std::printf("stopped early; go on with: ./rl_cispo --resume %s\n", run.folder().c_str());
+            else
+                std::printf("next: ./eval --model %s    or    ./locality\n", run.folder().c_str());
             return 0;
-        }
-
-        Cpu device;
-        Model<Cpu> model(device, source.config);
-        model.load(run.resumed() ? run.checkpoint() : source.folder);
-        Trainer<Cpu> trainer(model, o.train, int(o.max_tokens), o.recompute);
-        if (run.resumed()) trainer.load(run.checkpoint(), run.state());
-        std::unique_ptr<Model<Cpu>> reference;
-        if (o.cispo.kl_coef > 0) {
-            reference = std::make_unique<Model<Cpu>>(device, source.config);
-            reference->load(source.folder);
-        }
-        run.start();
-        make_folders(run.folder() + "/rollouts");
-        Order order(problems.size(), o.run.seed);
-        int64_t step = run.step(), cursor = run.resumed() ? run.state_integer("cursor") : 0;
-        auto save = [&] {
-            run.save(step, [&](const std::string& folder, Json& state) {
-                write_model_folder(model, source.folder, folder);
-                trainer.save(folder, state);
-                state["cursor"] = cursor;
-            });
-        };
-        Progress progress(o.train.steps);
-        auto validate = [&](Metrics& metrics) {
-            for (auto& [set, of_set] : validation) evaluate(model, o, source, set, of_set, metrics, progress);
-        };
-        if (!run.resumed() && !validation.empty()) {
-            Metrics metrics = {{"step", 0}, {"time", run.seconds()}};
-            validate(metrics);
-            run.log(metrics);
-        }
-
-        for (bool stopped = false; step < o.train.steps && !stopped;) {
-            Timer timer;
-            StepRollouts rollouts = rollout_step(model, o.rollout, source, problems, order, cursor);
-            if (o.random_reward) toss_rewards(rollouts, o, step);
-            const double rollout_seconds = timer.seconds() - rollouts.statistics.seconds_reward;
-            Timer train_timer;
-            TrainedStep trained = train(trainer, o, rollouts.trajectories, reference.get());
-            const double train_seconds = train_timer.seconds();
-            step++;
-            std::string lines;
-            for (const Json& row : rollouts.rows)
-                lines += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-            write_whole(run.folder() + "/rollouts/" + step_name(step) + ".jsonl", lines);
-
-            const RolloutStatistics& r = rollouts.statistics;
-            const CispoStatistics& s = trained.stats;
-            const double n = double(r.reward.size()), groups = r.groups.groups,
-                         tokens = std::max(1.0, s.tokens);
-            double mean = 0, square = 0;
-            for (double x : r.reward) mean += x / n;
-            for (double x : r.reward) square += (x - mean) * (x - mean) / n;
-            Metrics metrics = {{"step", step},
-                               {"loss", trained.loss},
-                               {"reward/mean", mean},
-                               {"reward/std", std::sqrt(square)},
-                               {"reward/zero_std_frac", r.groups.zero_std / groups},
-                               {"reward/all_right_frac", r.groups.all_right / groups},
-                               {"reward/all_wrong_frac", r.groups.all_wrong / groups},
-                               {"reward/unparsed", r.unparsed / n},
-                               {"response_length/mean", r.tokens / n},
-                               {"response_length/max", *std::max_element(r.length.begin(), r.length.end())},
-                               {"response_length/clip_ratio", r.truncated / n},
-                               {"actor/entropy", s.entropy / tokens},
-                               {"actor/clip_ratio", s.clipped / tokens},
-                               {"actor/ratio/mean", s.ratio / tokens},
-                               {"actor/ratio/min", s.tokens > 0 ? s.ratio_min : 1},
-                               {"actor/ratio/max", s.tokens > 0 ? s.ratio_max : 1},
-                               {"actor/grad_norm", trained.grad_norm},
-                               {"actor/lr", trained.lr},
-                               {"actor/updates", trained.updates},
-                               {"actor/empty_minibatches", trained.empty},
-                               {"mismatch/logprob_abs_diff/mean", trained.mismatch},
-                               {"mismatch/logprob_abs_diff/max", trained.mismatch_max},
-                               {"mismatch/weight_not_one_frac", trained.first_not_one},
-                               {"skipped_updates", trainer.skipped},
-                               {"cursor", cursor},
-                               {"perf/flops", r.flops + trained.flops},
-                               {"perf/tokens_per_s", (r.tokens + r.prompt_tokens) / timer.seconds()},
-                               {"perf/rollout_tokens_per_s", r.tokens / rollout_seconds},
-                               {"time/rollout", rollout_seconds},
-                               {"time/reward", r.seconds_reward},
-                               {"time/train", train_seconds},
-                               {"time/step", timer.seconds()}};
-            if (o.cispo.kl_coef > 0) metrics.push_back({"actor/kl", s.kl / tokens});
-            stopped = stop_requested() || run.out_of_time();
-            const bool last = step == o.train.steps;
-            if (last || stopped || (o.run.eval_every && step % o.run.eval_every == 0)) validate(metrics);
-            metrics.push_back({"time", run.seconds()});
-            run.log(metrics);
-            progress.update(
-                step, format("reward %.3f | length %.1f | entropy %.3f | cut %.4f | norm %.3f | %.0f tok/s",
-                             mean, r.tokens / n, s.entropy / tokens, s.clipped / tokens, trained.grad_norm,
-                             r.tokens / rollout_seconds));
-            if (last || stopped || (o.run.save_every && step % o.run.save_every == 0)) save();
-        }
-        std::printf("saved: %s\n", newest_checkpoint(run.folder()).c_str());
-        if (step < o.train.steps)
-            std::printf("stopped early; go on with: ./rl_cispo --resume %s\n", run.folder().c_str());
-        else
-            std::printf("next: ./eval --model %s    or    ./locality\n", run.folder().c_str());
-        return 0;
+        });
     });
 }

@@ -51,10 +51,11 @@ void choose_miniature(Cli& cli, Options& o) {
 
 int main(int argc, char** argv) {
     return run_program("sft", [&] {
+        Ranks ranks;
         Options o;
         Cli cli("sft", "Convert a model to sliding-window attention and fine-tune it on answers.");
         o.add_to(cli);
-        Run run(cli, o.run, "sft", argc, argv);
+        Run run(cli, o.run, ranks, "sft", argc, argv);
         if (!run.ok()) return 0;
         choose_miniature(cli, o);
         if (o.model.model.empty() || o.data.empty())
@@ -71,27 +72,27 @@ int main(int argc, char** argv) {
         o.supervised.settle(cli, data, val);
 
         cli.print();
-        std::printf("%s\n", device_line(o.run.device).c_str());
         source.print();
         print_data(data, val);
-        print_memory_plan(
-            training_memory<Cpu>(source.config, int(o.supervised.max_tokens), o.supervised.recompute),
-            "lower --max-tokens-per-pass or raise --recompute");
-        if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
+        return on_device(o.run.device, ranks, [&](auto& device) {
+            using Device = std::decay_t<decltype(device)>;
+            o.supervised.check_memory(device, source.config, longest_sequence(data, val), ranks.size());
+            if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
 
-        Cpu device;
-        Model<Cpu> model(device, source.config);
-        model.load(run.resumed() ? run.checkpoint() : source.folder);
-        Trainer<Cpu> trainer(model, o.supervised.train, int(o.supervised.max_tokens), o.supervised.recompute);
-        bool done = supervised_loop(run, o.run, o.supervised, model, trainer, data, val, source.folder,
-                                    [](int64_t, Metrics&) {});
+            Model<Device> model(device, source.config);
+            Trainer<Device> trainer(model, o.supervised.train, int(o.supervised.max_tokens),
+                                    o.supervised.recompute, ranks);
+            trainer.load_weights(run.resumed() ? run.checkpoint() : source.folder);
+            bool done = supervised_loop(run, o.run, o.supervised, trainer, data, val, source.folder,
+                                        [](int64_t, Metrics&) {});
 
-        source.print_engine_notes();
-        if (done)
-            std::printf("next: ./eval --model %s    then: ./rl_cispo --model %s\n", run.folder().c_str(),
-                        run.folder().c_str());
-        else
-            std::printf("stopped early; go on with: ./sft --resume %s\n", run.folder().c_str());
-        return 0;
+            source.print_engine_notes();
+            if (done)
+                std::printf("next: ./eval --model %s    then: ./rl_cispo --model %s\n", run.folder().c_str(),
+                            run.folder().c_str());
+            else
+                std::printf("stopped early; go on with: ./sft --resume %s\n", run.folder().c_str());
+            return 0;
+        });
     });
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -30,9 +31,10 @@ namespace {
 constexpr size_t batch_bytes = 8 << 20;
 
 struct Options {
-    std::string tokenizer, jsonl, field, out, chat_template, split = "qwen", eos;
+    std::string tokenizer, jsonl, field, out, chat_template, split = "qwen";
     std::vector<std::string> files, special = {"<|endoftext|>"};
     bool lines = false, literal = false, show = false, skip_special = false, mask = false, quiet = false;
+    bool skip_unknown = false;
     int threads = std::max(1, int(std::thread::hardware_concurrency())), vocab_size = 0;
 
     Specials specials() const { return literal ? Specials::literal : Specials::recognise; }
@@ -52,9 +54,14 @@ struct Totals {
     }
 };
 
+void check_written() {
+    if (std::ferror(stdout) || std::fflush(stdout) != 0)
+        fail(std::string("cannot write to standard output: ") + std::strerror(errno), "is the disk full?");
+}
+
 void print_line(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fputc('\n', stdout) == EOF)
-        fail(std::string("cannot write to standard output: ") + std::strerror(errno), "is the disk full?");
+        check_written();
 }
 
 std::string ids_text(const std::vector<int>& ids, const char* between) {
@@ -68,6 +75,11 @@ std::string ids_text(const std::vector<int>& ids, const char* between) {
 
 std::string input(const std::string& path) {
     return read_file(path == "-" ? "/dev/stdin" : path);
+}
+
+void check_read(const std::ifstream& in, const std::string& path) {
+    if (in.bad())
+        fail(path + ": cannot read: " + std::strerror(errno), "is it a folder, or on a failing disk?");
 }
 
 const Json& field_of(const Json& row, const std::string& field, const std::string& where) {
@@ -87,8 +99,14 @@ std::string text_field(const Json& row, const std::string& field, const std::str
 
 std::vector<int> ids_field(const Json& row, const std::string& field, const std::string& where) {
     std::vector<int> out;
-    for (const Json& id : field_of(row, field, where)) {
-        if (!id.is_number_integer() || id.get<int64_t>() != int(id.get<int64_t>()))
+    const Json& list = field_of(row, field, where);
+    if (!list.is_array())
+        fail(where + ": key " + quoted(field) + " is not a list of ids", "name another key with --field");
+    for (const Json& id : list) {
+        const bool fits = id.is_number_unsigned()  ? id.get<uint64_t>() <= INT_MAX
+                          : id.is_number_integer() ? id.get<int64_t>() >= INT_MIN
+                                                   : false;
+        if (!fits)
             fail(where + ": key " + quoted(field) + ": " + id.dump() + " is no token id",
                  "ids are whole numbers");
         out.push_back(id.get<int>());
@@ -150,16 +168,16 @@ void each_row(const Options& o, Work work) {
 }
 
 // The text with alternating background colours, or with | between tokens where the output is no terminal.
-// Bytes that are no whole character are shown in hexadecimal.
+// Bytes that are no whole character are shown in hexadecimal, and so is what would steer the terminal.
 std::string borders(const Tokenizer& tok, const std::vector<int>& ids, bool colours) {
     std::string out;
     for (size_t i = 0; i < ids.size(); i++) {
         std::string_view bytes = tok.bytes(ids[i]);
         std::string shown;
-        if (utf8_valid(bytes)) {
-            shown = bytes;
-        } else {
-            for (char b : bytes) shown += format("<%02x>", unsigned(uint8_t(b)));
+        bool whole = utf8_valid(bytes);
+        for (char b : bytes) {
+            bool control = (uint8_t(b) < ' ' && b != '\n' && b != '\t') || b == 0x7f;
+            shown += whole && !control ? std::string(1, b) : format("<%02x>", unsigned(uint8_t(b)));
         }
         if (!colours) {
             out += (i ? "|" : "") + shown;
@@ -198,6 +216,7 @@ int encode(const Options& o) {
             auto next = [&](std::string& line, std::string&) { return bool(std::getline(in, line)); };
             each_line(o.threads, next,
                       [&](const std::string& line, const std::string&) { return row(line); });
+            check_read(in, file);
             continue;
         }
         std::string text = input(file);
@@ -212,22 +231,31 @@ int encode(const Options& o) {
 
 int decode(const Options& o) {
     Tokenizer tok = Tokenizer::load(o.tokenizer);
+    auto known = [&](int id, const std::string& where, size_t number) {
+        if (!o.skip_unknown && !tok.model().has(id))
+            fail(format("%s: no token has id %d, number %zu of the ids (the vocabulary ends at %d)",
+                        where.c_str(), id, number, tok.vocab_size() - 1),
+                 "is this the tokenizer of the model that wrote them? --skip-unknown leaves such ids out");
+        return id;
+    };
     if (!o.jsonl.empty())
         each_row(o, [&](const Json& json, const std::string& where) {
-            Json out = {{"text", tok.decode(ids_field(json, o.field, where), o.skip_special)}};
-            return out.dump();
+            std::vector<int> ids = ids_field(json, o.field, where);
+            for (size_t i = 0; i < ids.size(); i++) known(ids[i], where, i + 1);
+            return Json{{"text", tok.decode(ids, o.skip_special)}}.dump();
         });
     for (const std::string& file : o.files) {
         std::ifstream in(file == "-" ? "/dev/stdin" : file);
         if (!in) fail(file + ": cannot open: " + std::strerror(errno), "check the path and its permissions");
         StreamDecoder stream(tok, o.skip_special);
         std::string word;
+        size_t number = 0;
         auto flush = [&] {
             if (word.empty()) return;
             if (word.size() > 9 || word.find_first_not_of("0123456789") != std::string::npos)
                 fail(file + ": " + quoted(word) + " is no token id",
                      "ids are whole numbers with blanks or commas between");
-            std::string text = stream.push(std::stoi(word));
+            std::string text = stream.push(known(std::stoi(word), file, ++number));
             std::fwrite(text.data(), 1, text.size(), stdout);
             word.clear();
         };
@@ -236,7 +264,9 @@ int decode(const Options& o) {
                 flush();
             else
                 word += c;
+            if (in.rdbuf()->in_avail() <= 0) std::fflush(stdout);  // whoever writes the ids is not done yet
         }
+        check_read(in, file);
         flush();
         std::string rest = stream.finish();
         std::fwrite(rest.data(), 1, rest.size(), stdout);
@@ -299,10 +329,13 @@ int chat(const Options& o) {
         try {
             ChatOptions options;
             options.literal_content = o.literal;
-            options.add_generation_prompt = row.value("add_generation_prompt", false);
-            auto thinking = row.find("enable_thinking");
-            options.thinking = thinking == row.end() || *thinking != false;
-            std::string name = row.value("template", "");
+            auto given = [&](const char* key, const Json& standard) {
+                auto it = row.find(key);
+                return it == row.end() || it->is_null() ? standard : *it;
+            };
+            options.add_generation_prompt = given("add_generation_prompt", false).get<bool>();
+            options.thinking = given("enable_thinking", true) != false;
+            std::string name = given("template", "").get<std::string>();
             if (name.empty()) std::call_once(once, read_own);
             ChatTemplate chosen = name.empty() ? own : ChatTemplate::named(name);
             Json tools = row.contains("tools") ? row["tools"] : Json();
@@ -420,7 +453,10 @@ int main(int argc, char** argv) {
             cli.option("--lines", o.lines, "each line is a text of its own; prints {\"ids\":[...]} a line");
             cli.option("--show", o.show, "print the text with its token borders instead of ids");
         }
-        if (command->run == decode) cli.option("--skip-special", o.skip_special, "leave special tokens out");
+        if (command->run == decode) {
+            cli.option("--skip-special", o.skip_special, "leave special tokens out");
+            cli.option("--skip-unknown", o.skip_unknown, "leave ids without a token out");
+        }
         if (chats) {
             cli.option(
                 "--template", o.chat_template,
@@ -432,7 +468,9 @@ int main(int argc, char** argv) {
             cli.option("--out", o.out, "folder to write tokenizer.json and tokenizer_config.json into")
                 ->required();
             cli.option("--vocab-size", o.vocab_size, "tokens to end with, special ones included")->required();
-            cli.option("--special", o.special, "special tokens; the first ends a text");
+            // One value each time, or it would take the names of the files as well.
+            cli.option("--special", o.special, "a special token, once for each; the first ends a text")
+                ->allow_extra_args(false);
             cli.option("--split", o.split, "how text is cut into pieces: qwen, llama3, gpt2");
         }
         if (!cli.parse(argc - 1, argv + 1)) return 0;
@@ -441,6 +479,8 @@ int main(int argc, char** argv) {
         if (chats && o.jsonl.empty())
             throw UsageError("chat needs --jsonl FILE", "lines are {\"messages\": [...]}");
         if (o.jsonl.empty() && o.files.empty()) o.files = {"-"};
-        return command->run(o);
+        int code = command->run(o);
+        check_written();
+        return code;
     });
 }

@@ -32,7 +32,7 @@ struct Options {
             ->check(CLI::IsMember({"answer", "all"}));
         cli.option("--sample-prompt", prompts, "text that is continued at every validation", "Data");
         cli.option("--sample-tokens", sample_tokens, "length of the continuation", "Data")
-            ->check(CLI::PositiveNumber);
+            ->check(CLI::Range(1, 1 << 24));
         cli.option("--temperature", temperature, "of the continuation", "Data")
             ->check(CLI::NonNegativeNumber);
         supervised.add_to(cli);
@@ -61,10 +61,11 @@ void choose_miniature(Cli& cli, Options& o) {
 
 int main(int argc, char** argv) {
     return run_program("train_gpt_swa", [&] {
+        Ranks ranks;
         Options o;
         Cli cli("train_gpt_swa", "Pretrain a decoder with full, sliding or mixed attention.");
         o.add_to(cli);
-        Run run(cli, o.run, "train_gpt_swa", argc, argv);
+        Run run(cli, o.run, ranks, "train_gpt_swa", argc, argv);
         if (!run.ok()) return 0;
         choose_miniature(cli, o);
         if (o.config.empty() == o.model.model.empty())
@@ -88,49 +89,49 @@ int main(int argc, char** argv) {
                                  "there must be one to start from");
 
         cli.print();
-        std::printf("%s\n", device_line(o.run.device).c_str());
         source.print();
         print_data(data, val);
-        print_memory_plan(
-            training_memory<Cpu>(source.config, int(o.supervised.max_tokens), o.supervised.recompute),
-            "lower --max-tokens-per-pass or raise --recompute");
-        if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
+        return on_device(o.run.device, ranks, [&](auto& device) {
+            using Device = std::decay_t<decltype(device)>;
+            o.supervised.check_memory(device, source.config, longest_sequence(data, val), ranks.size());
+            if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
 
-        Cpu device;
-        Model<Cpu> model(device, source.config);
-        if (run.resumed() || !fresh)
-            model.load(run.resumed() ? run.checkpoint() : source.folder);
-        else
-            model.initialize(o.run.seed);
-        Trainer<Cpu> trainer(model, o.supervised.train, int(o.supervised.max_tokens), o.supervised.recompute);
+            Model<Device> model(device, source.config);
+            if (fresh) model.initialize(o.run.seed);
+            Trainer<Device> trainer(model, o.supervised.train, int(o.supervised.max_tokens),
+                                    o.supervised.recompute, ranks);
+            if (run.resumed() || !fresh)
+                trainer.load_weights(run.resumed() ? run.checkpoint() : source.folder);
 
-        GenerateOptions generate;
-        generate.sampling.temperature = o.temperature;
-        generate.seed = o.run.seed;
-        generate.slots = std::max(1, int(o.prompts.size()));
-        generate.stop = source.stop.ids();
-        bool done = supervised_loop(
-            run, o.run, o.supervised, model, trainer, data, val, source.folder, [&](int64_t step, Metrics&) {
-                std::vector<std::string> text = o.prompts;
-                Generator<Cpu> generator(model, generate);
-                for (size_t i = 0; i < text.size(); i++) {
-                    Prompt p;
-                    p.ids = source.tokenizer.encode(text[i]);
-                    p.key = uint32_t(i), p.tag = int64_t(i);
-                    p.max_new_tokens = o.sample_tokens;
-                    generator.add(p);
-                }
-                while (generator.step(
-                    [&](Rollout&& r) { text[size_t(r.tag)] += source.tokenizer.decode(r.ids); })) {
-                }
-                for (const std::string& t : text)
-                    std::fprintf(stderr, "step %lld: %s\n", (long long)step, t.c_str());
-            });
-        if (done)
-            std::printf("next: ./eval --model %s    or    ./sft --model %s --window W --data FILE\n",
-                        run.folder().c_str(), run.folder().c_str());
-        else
-            std::printf("stopped early; go on with: ./train_gpt_swa --resume %s\n", run.folder().c_str());
-        return 0;
+            GenerateOptions generate;
+            generate.sampling.temperature = o.temperature;
+            generate.seed = o.run.seed;
+            generate.slots = std::max(1, int(o.prompts.size()));
+            generate.stop = source.stop.ids();
+            bool done = supervised_loop(
+                run, o.run, o.supervised, trainer, data, val, source.folder, [&](int64_t step, Metrics&) {
+                    if (!ranks.first()) return;
+                    std::vector<std::string> text = o.prompts;
+                    Generator<Device> generator(model, generate);
+                    for (size_t i = 0; i < text.size(); i++) {
+                        Prompt p;
+                        p.ids = source.tokenizer.encode(text[i]);
+                        p.key = uint32_t(i), p.tag = int64_t(i);
+                        p.max_new_tokens = o.sample_tokens;
+                        generator.add(p);
+                    }
+                    while (generator.step(
+                        [&](Rollout&& r) { text[size_t(r.tag)] += source.tokenizer.decode(r.ids); })) {
+                    }
+                    for (const std::string& t : text)
+                        std::fprintf(stderr, "step %lld: %s\n", (long long)step, t.c_str());
+                });
+            if (done)
+                std::printf("next: ./eval --model %s    or    ./sft --model %s --window W --data FILE\n",
+                            run.folder().c_str(), run.folder().c_str());
+            else
+                std::printf("stopped early; go on with: ./train_gpt_swa --resume %s\n", run.folder().c_str());
+            return 0;
+        });
     });
 }

@@ -18,15 +18,18 @@
 
 struct Options {
     uint64_t seed = 1;
-    std::string bin = ".", out;
+    std::string bin = ".", out, device = "cpu";
     std::vector<std::string> summarize;
-    bool smoke = false;
+    bool smoke = false, tiny = false;
 
     void add_to(Cli& cli) {
         cli.option("--seed", seed, "of everything random");
         cli.option("--bin", bin, "folder of the built programs");
         cli.option("--out", out, "folder of the results; default: build/demo/seed_N");
+        cli.option("--device", device, "cpu, or cuda (in fp32): other digits, the same findings")
+            ->check(CLI::IsMember({"cpu", "cuda"}));
         cli.option("--smoke", smoke, "a small form with loose bounds, for a quick check");
+        cli.option("--tiny", tiny, "every stage in a handful of steps; finds nothing");
         cli.option("--summarize", summarize, "print one table of several finished demos");
     }
 };
@@ -35,6 +38,8 @@ struct Options {
 struct Scale {
     std::vector<int> windows = {0, 48, 32, 16};  // 0: full attention, which comes first
     int64_t base_steps = 2000, base_limit = 4000, sft_steps = 400, rl_steps = 100, every = 10, problems = 0;
+    int64_t batch = 64, prompts = 16,
+            answered = 0;  // of SFT; of a step of RL; problems for cross-SFT, 0: all
     int64_t samples = 4, texts = 128;
     std::vector<int> locality = {8, 12, 16, 24, 32, 48};
 };
@@ -46,12 +51,20 @@ Scale smoke_scale() {
     return s;
 }
 
+Scale tiny_scale() {
+    Scale s = smoke_scale();
+    s.sft_steps = s.rl_steps = s.every = 2, s.batch = 4, s.prompts = 2;
+    s.problems = s.answered = 8, s.samples = 1, s.texts = 2;
+    return s;
+}
+
 // ---------------------------------------------------------------------------------------------------------
 // Stages: one program each, run once
 
 class Stages {
   public:
-    Stages(const std::string& root, const std::string& bin) : root_(root), bin_(bin) {
+    Stages(const std::string& root, const std::string& bin, const std::string& device)
+        : root_(root), bin_(bin), device_(device) {
         make_folders(root + "/stages");
     }
 
@@ -60,6 +73,7 @@ class Stages {
     void run(const std::string& name, const std::string& program, std::vector<std::string> arguments,
              const std::vector<std::string>& inputs, const std::string& output) {
         const std::string path = bin_ + "/" + program, done = root_ + "/stages/" + name;
+        arguments.insert(arguments.end(), {"--device", device_, "--precision", "fp32"});
         std::string key = program;
         for (const std::string& a : arguments) key += " " + a;
         key += format("\n%016llx", (unsigned long long)text_hash(read_file(path)));
@@ -107,7 +121,7 @@ class Stages {
              "make builds the programs; the same command goes on from here");
     }
 
-    std::string root_, bin_;
+    std::string root_, bin_, device_;
 };
 
 // ---------------------------------------------------------------------------------------------------------
@@ -116,7 +130,7 @@ class Stages {
 class Experiment {
   public:
     Experiment(const Options& o, const Scale& scale)
-        : seed_(std::to_string(o.seed)), root_(o.out), scale_(scale), stages_(o.out, o.bin) {
+        : seed_(std::to_string(o.seed)), root_(o.out), scale_(scale), stages_(o.out, o.bin, o.device) {
         result_ = {{"schema", 1}, {"seed", o.seed}, {"smoke", o.smoke}, {"arms", Json::array()}};
     }
 
@@ -201,11 +215,16 @@ class Experiment {
 
     std::string sft(const std::string& name, int window, const std::string& data) {
         const std::string out = root_ + "/" + name, steps = std::to_string(scale_.sft_steps);
-        stages_.run(name, "sft",
-                    {"--model",      base_,  "--data",   data,  "--window", std::to_string(window),
-                     "--batch-size", "64",   "--steps",  steps, "--lr",     "5e-4",
-                     "--min-lr",     "5e-5", "--warmup", "20",  "--seed",   seed_,
-                     "--out",        out},
+        stages_.run(name, "sft", {"--model",      base_,
+                                  "--data",       data,
+                                  "--window",     std::to_string(window),
+                                  "--batch-size", std::to_string(scale_.batch),
+                                  "--steps",      steps,
+                                  "--lr",         "5e-4",
+                                  "--min-lr",     "5e-5",
+                                  "--warmup",     "20",
+                                  "--seed",       seed_,
+                                  "--out",        out},
                     {base_, data}, out);
         return model_folder(out);
     }
@@ -235,7 +254,7 @@ class Experiment {
                      "--slots",
                      "128",
                      "--prompts-per-step",
-                     "16",
+                     std::to_string(scale_.prompts),
                      "--group-size",
                      "8",
                      "--minibatch",
@@ -344,7 +363,9 @@ class Experiment {
                          "--write-sft",
                          data,
                          "--sft-per-problem",
-                         "1"},
+                         "1",
+                         "--limit",
+                         std::to_string(scale_.answered)},
                         {model, problems}, samples);
             JsonLines lines(data);
             int64_t n = 0;
@@ -682,9 +703,14 @@ int main(int argc, char** argv) {
         o.add_to(cli);
         if (!cli.parse(argc, argv)) return 0;
         if (!o.summarize.empty()) return summarize(o.summarize);
-        if (o.out.empty()) o.out = o.smoke ? "build/demo/smoke" : "build/demo/seed_" + std::to_string(o.seed);
+        if (o.out.empty())
+            o.out = "build/demo/" +
+                    (o.tiny    ? "tiny"
+                     : o.smoke ? "smoke"
+                               : "seed_" + std::to_string(o.seed)) +
+                    (o.device == "cuda" ? "_cuda" : "");
         Timer timer;
-        Experiment experiment(o, o.smoke ? smoke_scale() : Scale());
+        Experiment experiment(o, o.tiny ? tiny_scale() : o.smoke ? smoke_scale() : Scale());
         const Json result = experiment.run();
         std::string text;
         for (const auto& [caption, table] : tables(result)) text += "\n" + caption + "\n" + text_of(table);
@@ -695,7 +721,7 @@ int main(int argc, char** argv) {
         std::printf("%s\n%s; written: %s/report.html (open it in a browser), table.txt, results.json\n",
                     text.c_str(), duration_text(timer.seconds()).c_str(), o.out.c_str());
         for (const Finding& f : list)
-            if (!f.holds) return 1;
+            if (!f.holds && !o.tiny) return 1;
         return 0;
     });
 }

@@ -39,7 +39,7 @@ PY
         libs=""
         [ -e /usr/include/catch2/catch_all.hpp ] && libs="-lCatch2Main -lCatch2"
         ${CXX:-g++} -fopenmp "$copy/build/test_main.o" $objects $libs -o "$copy/build/tests" &&
-            SWARR_BIN=/nonexistent SWARR_SHARED=$PWD/../shared timeout 300 "$copy/build/tests" "~[programs]~[program]" >/dev/null 2>&1 && verdict=SURVIVED
+            SWARR_BIN=/nonexistent SWARR_SHARED=${SWARR_SHARED:-$PWD/../shared} timeout 300 "$copy/build/tests" "~[program]" >/dev/null 2>&1 && verdict=SURVIVED
     fi
     echo "$verdict  $name"
     if [ "$verdict" = SURVIVED ]; then survived=$((survived + 1)); else caught=$((caught + 1)); fi

@@ -24,7 +24,13 @@ class BpeTrainer {
     explicit BpeTrainer(Split split, std::vector<std::string> special = {})
         : split_(split), special_(std::move(special)) {
         for (size_t i = 0; i < special_.size(); i++) {
-            if (special_[i].empty()) fail("an empty special token", "give it a name such as <|endoftext|>");
+            const std::string& token = special_[i];
+            if (token.empty()) fail("an empty special token", "give it a name such as <|endoftext|>");
+            if (!utf8_valid(token))
+                fail("special token " + ::quoted(token) + ": not UTF-8", "type it in UTF-8");
+            if (std::find(special_.begin(), special_.begin() + int64_t(i), token) !=
+                special_.begin() + int64_t(i))
+                fail("special token " + ::quoted(token) + " is given twice", "name it once");
             matcher_.add(special_[i], int(i));
         }
     }
@@ -45,13 +51,14 @@ class BpeTrainer {
     size_t distinct_pieces() const { return counts_.size(); }
 
     // Learns until there are `vocab_size` tokens, bytes and special tokens included; fewer where every piece
-    // has become one token. Errors: a size below that of bytes and special tokens.
+    // has become one token. Errors: a size below that of bytes and special tokens, or too large; a special
+    // token that is spelled like an ordinary one, so that a file could not tell them apart.
     void train(int vocab_size) {
         int tokens = vocab_size - int(special_.size());
         if (tokens < 256 || vocab_size > max_token_id)
             fail("a vocabulary of " + std::to_string(vocab_size) + " tokens",
-                 "choose at least " + std::to_string(256 + special_.size()) +
-                     " (256 bytes and the special tokens)");
+                 "choose " + std::to_string(256 + special_.size()) +
+                     " (256 bytes and the special tokens) to " + std::to_string(max_token_id));
         start();
         while (int(token_.size()) < tokens && !queue_.empty()) {
             Candidate top = queue_.top();
@@ -62,6 +69,12 @@ class BpeTrainer {
                 continue;
             }
             apply(top);
+        }
+        for (const std::string& token : special_) {
+            std::string bytes;
+            if (spelled_bytes(token, bytes) && id_of_.count(bytes))
+                fail("special token " + ::quoted(token) + " is also the name of an ordinary token",
+                     "choose a name that no text holds, such as <|endoftext|>");
         }
     }
 

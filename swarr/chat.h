@@ -141,6 +141,9 @@ class ChatTemplate {
     // Errors: no messages, a role or a content that the template has no place for.
     ChatText render(const Json& messages, const Json& tools = Json(), const ChatOptions& options = {}) const {
         check(messages);
+        if (!tools.is_null() && !tools.is_array())
+            fail(std::string("\"tools\" is ") + tools.type_name() + ", not a list",
+                 "it must be like [{\"type\": \"function\", \"function\": {...}}]");
         ChatText out;
         Writer write{out, options.literal_content ? Specials::literal : Specials::recognise};
         switch (kind_) {
@@ -320,7 +323,12 @@ class ChatTemplate {
                      "roles are user, assistant, system" + std::string(is_plain() ? "" : ", tool"));
             auto text = message.find("content");
             bool missing = text == message.end() || text->is_null();
-            if (missing ? !has_calls(message) : !text->is_string())
+            if (auto calls = message.find("tool_calls");
+                calls != message.end() && !calls->is_null() && !calls->is_array())
+                fail(place + ": \"tool_calls\" is " + calls->type_name() + ", not a list",
+                     "it must be like [{\"name\": \"f\", \"arguments\": {...}}]");
+            bool calls_only = r == "assistant" && has_calls(message);
+            if (missing ? !calls_only : !text->is_string())
                 fail(place + ": \"content\" is " + (missing ? "missing" : text->type_name()) + ", not text",
                      "parts and images are not supported; put the text itself there");
             if (has_calls(message) && is_plain())

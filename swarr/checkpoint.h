@@ -29,6 +29,18 @@ inline std::string step_name(int64_t step) {
     return format("step_%06lld", (long long)step);
 }
 
+// The step that a folder is called after; -1 for another name. .old_: what a save of the same step was about to
+// replace when it was killed.
+inline int64_t step_of_name(const std::string& folder) {
+    std::string digits = folder.substr(folder.find_last_of('/') + 1);
+    if (digits.compare(0, 5, ".old_") == 0) digits = digits.substr(5);
+    if (digits.compare(0, 5, "step_") != 0) return -1;
+    digits = digits.substr(5);
+    bool number =
+        !digits.empty() && digits.size() <= 15 && digits.find_first_not_of("0123456789") == std::string::npos;
+    return number ? std::stoll(digits) : -1;
+}
+
 // The folders of RUN/ckpt that have a DONE, oldest first; none if there is no such folder.
 inline std::vector<Checkpoint> done_checkpoints(const std::string& run) {
     namespace fs = std::filesystem;
@@ -36,17 +48,11 @@ inline std::vector<Checkpoint> done_checkpoints(const std::string& run) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(run + "/ckpt", ignored)) {
         std::string name = entry.path().filename();
-        // .old_: what a save of the same step was about to replace when it was killed.
+        const int64_t step = step_of_name(name);
+        if (step < 0 || !fs::exists(entry.path() / "DONE", ignored)) continue;
         bool old = name.compare(0, 5, ".old_") == 0;
-        std::string digits = old ? name.substr(5) : name;
-        if (digits.compare(0, 5, "step_") != 0) continue;
-        digits = digits.substr(5);
-        if (digits.empty() || digits.size() > 15 ||
-            digits.find_first_not_of("0123456789") != std::string::npos)
-            continue;
-        if (!fs::exists(entry.path() / "DONE", ignored)) continue;
         if (old && fs::exists(run + "/ckpt/" + name.substr(5) + "/DONE", ignored)) continue;
-        out.push_back({std::stoll(digits), entry.path()});
+        out.push_back({step, entry.path()});
     }
     std::sort(out.begin(), out.end(),
               [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });

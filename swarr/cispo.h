@@ -111,7 +111,7 @@ struct Trajectory {
     // Input and targets: token i predicts token i + 1; the last one predicts nothing and is left out.
     Sequence sequence() const {
         Sequence s;
-        s.token.assign(ids.begin(), ids.end() - 1);
+        s.token = {ids.begin(), ids.end() - 1};
         s.target.assign(s.token.size(), -1);
         for (size_t i = size_t(prompt); i < ids.size(); i++) s.target[i - 1] = ids[i];
         return s;
@@ -134,56 +134,87 @@ struct CispoStatistics {
     double flops = 0;  // window-aware, of forward and backward
     // |log pi - the rollout's log pi|: before the first update, the two engines' mismatch.
     double gap = 0, gap_max = 0;
+
+    // Over all ranks.
+    void reduce(Ranks& ranks) {
+        double sums[] = {tokens, entropy, ratio, clipped, not_one, kl, flops, gap};
+        double largest[] = {-ratio_min, ratio_max, gap_max};
+        ranks.sum("the statistics", sums, 8);
+        ranks.max("the extremes", largest, 3);
+        tokens = sums[0], entropy = sums[1], ratio = sums[2], clipped = sums[3], not_one = sums[4];
+        kl = sums[5], flops = sums[6], gap = sums[7];
+        ratio_min = -largest[0], ratio_max = largest[1], gap_max = largest[2];
+    }
+    void add(const CispoStatistics& o) {
+        tokens += o.tokens, entropy += o.entropy, ratio += o.ratio, clipped += o.clipped;
+        not_one += o.not_one, kl += o.kl, flops += o.flops, gap += o.gap;
+        ratio_min = std::min(ratio_min, o.ratio_min), ratio_max = std::max(ratio_max, o.ratio_max);
+        gap_max = std::max(gap_max, o.gap_max);
+    }
 };
 
-// log pi of every answer token under `model`: out[i] as long as trajectory i's answer.
-template <class Device, class T = typename Device::real>
-void score_trajectories(Model<Device>& model, TokenLossWorkspace<T>& workspace, int max_tokens,
+// log pi of every answer token under `model`: out[i] as long as trajectory i's answer. The ranks divide the
+// work; all get all of it.
+template <class Device>
+void score_trajectories(Model<Device>& model, TokenLossWorkspace<Device>& workspace, int max_tokens,
                         const std::vector<Trajectory>& trajectories, double temperature,
-                        std::vector<std::vector<float>>& out) {
+                        std::vector<std::vector<float>>& out, Ranks& ranks = Ranks::alone()) {
     std::vector<Sequence> sequences;
-    for (const Trajectory& t : trajectories) sequences.push_back(t.sequence());
-    out.clear();
+    std::vector<int> answer;
+    for (size_t i = 0; i < trajectories.size(); i++)
+        if (ranks.has(i))
+            sequences.push_back(trajectories[i].sequence()), answer.push_back(trajectories[i].answer());
+    std::vector<float> mine;
     each_pass(sequences, max_tokens, true, [&](const Batch& batch, size_t first, size_t last) {
         std::vector<int> target;
         for (size_t i = first; i < last; i++)
             target.insert(target.end(), sequences[i].target.begin(), sequences[i].target.end());
-        std::vector<T> logp(target.size());
-        TokenLoss<T> args;
+        std::vector<typename Device::stat> logp(target.size());
+        DeviceTokenLoss<Device> args;
         args.targets = target.data();
         args.temperature = temperature;
         args.logp = logp.data();
-        loss_pass(model, workspace, batch, args, false);
+        loss_pass(model, workspace, batch, args);
         for (size_t i = first; i < last; i++) {
-            const Trajectory& t = trajectories[i];
             auto end = logp.begin() + batch.start[i - first + 1];
-            out.emplace_back(end - t.answer(), end);
+            mine.insert(mine.end(), end - answer[i], end);
         }
     });
+    const std::vector<std::vector<float>> of_rank = ranks.all_gather("log-probabilities", mine);
+    std::vector<size_t> at(size_t(ranks.size()));
+    out.clear();
+    for (size_t i = 0; i < trajectories.size(); i++) {
+        const size_t r = i % size_t(ranks.size());
+        const float* from = of_rank[r].data() + at[r];
+        out.emplace_back(from, from + trajectories[i].answer());
+        at[r] += size_t(trajectories[i].answer());
+    }
 }
 
-// The CISPO loss of a minibatch; adds its gradient. Trajectories of advantage 0 add nothing but their tokens
+// The CISPO loss of a minibatch, which the ranks divide among them; adds this rank's part of its gradient.
+// Trajectories of advantage 0 add nothing but their tokens
 // to the norm, and are passed over unless a KL or entropy term wants them.
 template <class Device>
 double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& minibatch,
-                      const CispoOptions& options, CispoStatistics& stats) {
-    using T = typename Device::real;
+                      const CispoOptions& options, CispoStatistics& total) {
+    using S = typename Device::stat;
     int64_t batch_tokens = 0, batch_sequences = 0;
     for (const Trajectory& t : minibatch)
         if (t.learned) batch_tokens += t.answer(), batch_sequences++;
     std::vector<const Trajectory*> used;
-    std::vector<Sequence> sequences;
     for (const Trajectory& t : minibatch)
-        if (t.learned && (t.advantage != 0 || options.kl_coef != 0 || options.entropy_coef != 0)) {
+        if (t.learned && (t.advantage != 0 || options.kl_coef != 0 || options.entropy_coef != 0))
             used.push_back(&t);
-            sequences.push_back(t.sequence());
-        }
-    stats.flops += step_cost(trainer.model.config, sequences).flops;
+    used = trainer.ranks.share(used);
+    std::vector<Sequence> sequences;
+    for (const Trajectory* t : used) sequences.push_back(t->sequence());
+    CispoStatistics stats;
+    stats.flops = step_cost(trainer.model.config, sequences).flops;
     double loss = 0;
     trainer.each_pass(sequences, [&](const Batch& batch, size_t first, size_t last) {
         const size_t N = size_t(batch.tokens());
         std::vector<int> target;
-        std::vector<T> old(N), rolled(N), advantage(N), scale(N), ref(N), logp(N), entropy(N), ratio(N);
+        std::vector<S> old(N), rolled(N), advantage(N), scale(N), ref(N), logp(N), entropy(N), ratio(N);
         for (size_t i = first; i < last; i++) {
             const Trajectory& t = *used[i];
             target.insert(target.end(), sequences[i].target.begin(), sequences[i].target.end());
@@ -194,15 +225,15 @@ double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& m
                 // weight.
                 double cap = options.rollout_weight_max, weight = 1;
                 if (cap > 0) weight = std::min(cap, std::exp(double(t.old_logp[a]) - double(drawn[a])));
-                old[at + a] = T(t.old_logp[a]);
-                rolled[at + a] = T(t.rollout_logp[a]);
-                advantage[at + a] = T(t.advantage * weight);
+                old[at + a] = S(t.old_logp[a]);
+                rolled[at + a] = S(t.rollout_logp[a]);
+                advantage[at + a] = S(t.advantage * weight);
                 scale[at + a] =
-                    T(token_scale(options.norm, t.answer(), batch_tokens, batch_sequences, options.limit));
-                if (!t.ref_logp.empty()) ref[at + a] = T(t.ref_logp[a]);
+                    S(token_scale(options.norm, t.answer(), batch_tokens, batch_sequences, options.limit));
+                if (!t.ref_logp.empty()) ref[at + a] = S(t.ref_logp[a]);
             }
         }
-        TokenLoss<T> args;
+        DeviceTokenLoss<Device> args;
         args.targets = target.data();
         args.temperature = options.temperature;
         args.old_logp = old.data();
@@ -232,5 +263,7 @@ double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& m
             }
         }
     });
-    return loss;
+    stats.reduce(trainer.ranks);
+    total.add(stats);
+    return trainer.ranks.sum("the loss", loss);
 }

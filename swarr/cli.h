@@ -10,8 +10,11 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
@@ -44,11 +47,8 @@ class Cli {
             if (row.option->get_type_size_max() == 1)
                 row.option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
         }
-        if constexpr (std::is_floating_point_v<T>)  // the ranges below let "nan" pass
-            row.option->check([](const std::string& text) {
-                bool finite = std::isfinite(std::strtod(text.c_str(), nullptr));
-                return finite ? std::string() : "Value " + text + " is not a finite number";
-            });
+        if constexpr (std::is_floating_point_v<T>) row.option->check(wrong_real);
+        if constexpr (std::is_same_v<T, uint64_t>) row.option->check(wrong_unsigned);
         row.option->group(group);
         row.get = [&value] { return Json(value); };
         row.set = [&value](const Json& j) { j.get_to(value); };
@@ -131,6 +131,22 @@ class Cli {
         std::function<Json()> get;
         std::function<void(const Json&)> set;
     };
+    // CLI11's ranges let "nan" pass. What is computed is often a 32-bit float, in which 1e300 would be infinite
+    // and 1e-60 zero.
+    static std::string wrong_real(const std::string& text) {
+        errno = 0;
+        const double value = std::strtod(text.c_str(), nullptr), size = std::fabs(value);
+        if (!std::isfinite(value)) return "Value " + text + " is not a finite number";
+        if (errno == ERANGE || size > std::numeric_limits<float>::max() ||
+            (size > 0 && size < std::numeric_limits<float>::min()))
+            return "Value " + text + " is no 32-bit float: give 0, or a size from 1.2e-38 to 3.4e38";
+        return "";
+    }
+    // CLI11 takes -1 for 2^64 - 1, and 010 for 8.
+    static std::string wrong_unsigned(const std::string& text) {
+        if (std::to_string(std::strtoull(text.c_str(), nullptr, 10)) == text) return "";
+        return "Value " + text + " is not a whole number from 0 to 18446744073709551615";
+    }
     static std::string text(const Json& value) {
         return value.is_string() ? value.get<std::string>() : value.dump();
     }

@@ -14,7 +14,9 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base.h"
 
@@ -29,11 +31,13 @@ inline void cuda_check(cudaError_t status, const char* what, const char* file, i
 }
 #define CUDA_CHECK(call) cuda_check((call), #call, __FILE__, __LINE__)
 
+struct MatmulPlans;  // layers/matmul.cuh
+
 template <class Real>
 struct CudaDevice {
     using real = Real;   // weights, activations and their gradients
     using stat = float;  // statistics of rows, logits, losses, parameters' gradients, the optimizer's state
-    static constexpr bool packs_weights = false;
+    static constexpr bool on_host = false;
     static constexpr size_t blas_bytes = size_t(32) << 20;
 
     MemoryUse memory;
@@ -42,6 +46,7 @@ struct CudaDevice {
     cudaStream_t stream = nullptr;
     cublasLtHandle_t blas = nullptr;
     void* blas_workspace = nullptr;
+    std::shared_ptr<MatmulPlans> matmul_plans;  // made by the first product
 
     // Errors: no such device; a card older than Ampere (compute capability 8.0).
     explicit CudaDevice(int ordinal = 0) : ordinal(ordinal) {
@@ -88,6 +93,11 @@ struct CudaDevice {
         cudaFree(p);  // waits for the kernels that use it
         memory.remove(category, bytes);
     }
+    double free_memory() const {
+        size_t free = 0, total = 0;
+        CUDA_CHECK(cudaMemGetInfo(&free, &total));
+        return double(free);
+    }
     void zero(void* p, size_t bytes) { CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, stream)); }
     // `from` may be used again on return.
     void upload(void* to, const void* from, size_t bytes) {
@@ -100,6 +110,31 @@ struct CudaDevice {
     void copy(void* to, const void* from, size_t bytes) {
         if (bytes) CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
     }
+    // Numbers of a tensor (U: bf16 or float) from the host, and for the host to read; `space` holds them.
+    template <class U>
+    void put(U* to, const float* host, size_t n) {
+        if constexpr (std::is_same_v<U, float>) {
+            upload(to, host, n * sizeof(float));
+        } else {
+            std::vector<U> converted(n);
+#pragma omp parallel for if (n > 1 << 16)
+            for (size_t i = 0; i < n; i++) converted[i] = __float2bfloat16_rn(host[i]);
+            upload(to, converted.data(), n * sizeof(U));
+        }
+    }
+    template <class U>
+    const float* view(const U* from, size_t n, std::vector<float>& space) {
+        space.resize(n);
+        if constexpr (std::is_same_v<U, float>) {
+            download(space.data(), from, n * sizeof(float));
+        } else {
+            std::vector<U> raw(n);
+            download(raw.data(), from, n * sizeof(U));
+#pragma omp parallel for if (n > 1 << 16)
+            for (size_t i = 0; i < n; i++) space[i] = __bfloat162float(raw[i]);
+        }
+        return space.data();
+    }
     // Workspace for one launcher, not zeroed; the next call may give the same memory. It grows when it must,
     // which is an error while a graph is captured: run once before.
     void* scratch(size_t bytes) {
@@ -111,8 +146,53 @@ struct CudaDevice {
         }
         return scratch_;
     }
-    void synchronize() { CUDA_CHECK(cudaStreamSynchronize(stream)); }
-    int multiprocessors() const { return properties.multiProcessorCount; }
+    // Work whose launches have the same arguments every time: the first time it runs as it is (and whatever it
+    // needs is allocated), the second time it is recorded, and from then on it is one launch. `body` must not
+    // wait or allocate. Buffers that it uses must stay where they are.
+    class Graph {
+      public:
+        Graph() = default;
+        Graph(const Graph&) = delete;
+        Graph& operator=(const Graph&) = delete;
+        ~Graph() {
+            if (exec) cudaGraphExecDestroy(exec);
+        }
+
+      private:
+        friend CudaDevice;
+        bool ran = false;
+        cudaGraphExec_t exec = nullptr;
+    };
+    template <class Body>
+    void replay(Graph& g, Body body) {
+        if (!g.ran) {
+            body();
+            g.ran = true;
+            return;
+        }
+        if (!g.exec) {
+            cudaGraph_t graph = nullptr;
+            CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+            try {
+                body();
+            } catch (...) {
+                cudaStreamEndCapture(stream, &graph);
+                if (graph) cudaGraphDestroy(graph);
+                throw;
+            }
+            CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+            cudaError_t status = cudaGraphInstantiate(&g.exec, graph, 0);
+            cudaGraphDestroy(graph);
+            CUDA_CHECK(status);
+        }
+        CUDA_CHECK(cudaGraphLaunch(g.exec, stream));
+    }
+    void synchronize() {
+        CUDA_CHECK(cudaStreamSynchronize(stream));
+    }
+    int multiprocessors() const {
+        return properties.multiProcessorCount;
+    }
 
   private:
     void* scratch_ = nullptr;

@@ -30,9 +30,10 @@ __device__ inline Pack<T> load_pack(const T* p) {
     *reinterpret_cast<uint4*>(&out) = *reinterpret_cast<const uint4*>(p);
     return out;
 }
+// To global memory. (nvcc 13 makes four stores of a plain assignment where p is the sum of several terms.)
 template <class T>
 __device__ inline void store_pack(T* p, const Pack<T>& v) {
-    *reinterpret_cast<uint4*>(p) = *reinterpret_cast<const uint4*>(&v);
+    __stwb(reinterpret_cast<uint4*>(p), *reinterpret_cast<const uint4*>(&v));
 }
 
 // The sum of all 32 lanes, in every lane; one fixed order.

@@ -6,7 +6,8 @@
 //
 // Every device has the same members: real (weights, activations), stat (what is summed or kept exact: row
 // statistics, losses, parameters' gradients, the optimizer's state), allocate, release, zero, and upload,
-// download, copy between host and device, which on the CPU are memcpy.
+// download, copy between host and device, which on the CPU are memcpy; put and view convert between the
+// device's numbers and those of the host, which are `stat`.
 //
 // Letters used in every shape note of the project:
 //   N tokens of a pass (packed documents)   D hidden size       V vocabulary    L layers
@@ -17,10 +18,12 @@
 // Every allocation belongs to a category, so that a program can print where its memory goes.
 #pragma once
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base.h"
 
@@ -45,7 +48,7 @@ template <class Real>
 struct CpuDevice {
     using real = Real;
     using stat = Real;
-    static constexpr bool packs_weights = true;  // layers/matmul.cuh
+    static constexpr bool on_host = true;
     MemoryUse memory;
 
     // 64-byte aligned and zeroed. Large blocks ask for huge pages, worth 5-8% of bandwidth.
@@ -62,13 +65,34 @@ struct CpuDevice {
         memory.add(category, bytes);
         return p;
     }
+    // Bytes that can be had, by what the system says; what it keeps as a cache of files it gives up on demand.
+    double free_memory() const {
+        double free = double(sysconf(_SC_AVPHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+        if (FILE* info = std::fopen("/proc/meminfo", "r")) {
+            char line[128];
+            long long kib;
+            while (std::fgets(line, sizeof line, info))
+                if (std::sscanf(line, "MemAvailable: %lld kB", &kib) == 1) free = double(kib) * 1024;
+            std::fclose(info);
+        }
+        return free;
+    }
     void zero(void* p, size_t bytes) { std::memset(p, 0, bytes); }
     void upload(void* to, const void* from, size_t bytes) { copy(to, from, bytes); }
     void download(void* to, const void* from, size_t bytes) { copy(to, from, bytes); }
     void copy(void* to, const void* from, size_t bytes) {
         if (bytes) std::memcpy(to, from, bytes);
     }
+    void put(Real* to, const Real* host, size_t n) { copy(to, host, n * sizeof(Real)); }
+    // n numbers at `from` for the host to read; `space` may be used to hold them.
+    const Real* view(const Real* from, size_t, std::vector<Real>& /*space*/) { return from; }
     void synchronize() {}
+    // Work that is done again and again with the same arguments; on a GPU it becomes one launch.
+    struct Graph {};
+    template <class Body>
+    void replay(Graph&, Body body) {
+        body();
+    }
     void release(void* p, size_t bytes, Memory category) {
         if (!p) return;
         std::free(p);

@@ -458,6 +458,17 @@ inline std::string compare_text(const Json& c) {
     return out;
 }
 
+// The comparison of every set that both evaluations hold, in words. Errors: there is none.
+inline std::string comparison_text(const std::string& a, const std::string& b) {
+    const auto sets_a = evaluation_sets(a), sets_b = evaluation_sets(b);
+    std::string out;
+    for (auto& [name, folder] : sets_a)
+        if (auto other = sets_b.find(name); other != sets_b.end())
+            out += compare_text(compare(folder, other->second));
+    if (out.empty()) fail(a + " and " + b + " have no set in common", "compare evaluations of one set");
+    return out;
+}
+
 // ---------------------------------------------------------------------------------------------------------
 // Cross-SFT: the correct samples as training data
 

@@ -79,6 +79,14 @@ inline void make_folders(const std::string& folder) {
     if (error) fail(folder + ": cannot create: " + error.message(), "check the path and its permissions");
 }
 
+// One folder; false if something is there already, so that of several processes one alone gets true.
+inline bool create_folder(const std::string& folder) {
+    if (::mkdir(folder.c_str(), 0777) == 0) return true;
+    if (errno != EEXIST)
+        fail(folder + ": cannot create: " + std::strerror(errno), "check the path and its permissions");
+    return false;
+}
+
 // Atomic where both are on one file system, as they are below one folder.
 inline void rename_path(const std::string& from, const std::string& to) {
     if (::rename(from.c_str(), to.c_str()) != 0)

@@ -15,6 +15,7 @@
 #pragma once
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,16 +68,19 @@ template <class Device>
 class Generator {
   public:
     using T = typename Device::real;
+    using S = typename Device::stat;
 
     // Errors: no slots; a limit beyond the model's positions; a stop id outside the vocabulary.
     Generator(Model<Device>& model, const GenerateOptions& options)
         : model_(model),
           options_(checked(model.config, options)),
           cache_(model.dev, layer_windows(model.config), options_.slots + 1, options_.limit,
-                 model.config.kv_heads, model.config.head_dim),
+                 model.config.heads, model.config.kv_heads, model.config.head_dim),
           rows_(model.dev, size_t(options_.slots) * size_t(model.config.hidden), Memory::workspace),
           logits_(model.dev, size_t(options_.slots) * size_t(model.config.vocab), Memory::workspace) {
         for (int s = options_.slots; s >= 0; s--) free_.push_back(s);
+        model_.reserve_positions(options_.limit);
+        reserve_draws(options_.slots);
     }
 
     // Errors: an empty prompt or one that leaves no room for an answer; a token outside the vocabulary.
@@ -121,12 +125,12 @@ class Generator {
         GenerateOptions o = checked(c, asked);
         Plan p;
         p.weights = Model<Device>::weight_bytes(c);
-        p.slot = KvCache<T>::bytes_per_slot(layer_windows(c), o.limit, c.kv_heads, c.head_dim);
+        p.slot = KvCache<Device>::bytes_per_slot(layer_windows(c), o.limit, c.heads, c.kv_heads, c.head_dim);
         p.cache = p.slot * size_t(o.slots + 1);
         p.activations = Model<Device>::activation_bytes(
             c, std::max({o.slots, std::min(o.max_tokens_per_pass, o.slots * longest_prompt), longest_prompt}),
             0, false);
-        p.logits = size_t(o.slots) * size_t(c.vocab + c.hidden) * sizeof(T);
+        p.logits = size_t(o.slots) * (size_t(c.vocab) * sizeof(S) + size_t(c.hidden) * sizeof(T));
         return p;
     }
 
@@ -141,7 +145,7 @@ class Generator {
         Prompt prompt;
         int slot;
         std::vector<int> first;  // (samples) first token of each
-        std::vector<T> logp, log_kept;
+        std::vector<S> logp, log_kept;
         size_t next = 0;
     };
 
@@ -200,14 +204,14 @@ class Generator {
             cache_.copy(r.slot, s.slot, length);
         }
         const int first = r.first[i];
-        const T logp = r.logp[i], log_kept = r.log_kept[i];
+        const S logp = r.logp[i], log_kept = r.log_kept[i];
         if (last) ready_.reset();
         if (accept(s, first, logp, log_kept, finish, token)) running_.push_back(std::move(s));
     }
 
     // Adds a drawn token. False if the text has ended; its slot is then free.
     template <class Finish, class Token>
-    bool accept(Running& s, int id, T logp, T log_kept, Finish& finish, Token& token) {
+    bool accept(Running& s, int id, S logp, S log_kept, Finish& finish, Token& token) {
         s.out.ids.push_back(id);
         s.out.logp.push_back(float(logp));
         if (options_.sampling.filtered(model_.config.vocab)) s.out.log_kept.push_back(float(log_kept));
@@ -245,66 +249,129 @@ class Generator {
                 cache_prompt(model_.dev, cache_, layer, prefilled_[d].slot, qkv + size_t(batch.start[d]) * Q,
                              batch.start[d + 1] - batch.start[d], c.heads);
         });
-        row_.clear(), uniform_.clear();
+        size_t draws = 0;
+        for (const Ready& r : prefilled_) draws += r.prompt.samples.size();
+        reserve_draws(draws);
+        size_t n = 0;
         for (size_t d = 0; d < prefilled_.size(); d++) {
-            std::copy_n(model_.hidden() + size_t(batch.start[d + 1] - 1) * size_t(c.hidden), c.hidden,
-                        rows_.data() + d * size_t(c.hidden));
+            host_.token[d] = batch.start[d + 1] - 1;
             for (int sample : prefilled_[d].prompt.samples)
-                row_.push_back(int(d)), uniform_.push_back(uniform(prefilled_[d].prompt.key, sample, 0));
+                host_.row[n] = int(d), host_.uniform[n++] = uniform(prefilled_[d].prompt.key, sample, 0);
         }
-        draw(rows_.data(), batch.documents());
+        send();
+        embedding_forward(model_.dev, rows_.data(), there_.token, model_.hidden(), batch.documents(),
+                          c.hidden);
+        draw(rows_.data(), batch.documents(), int(n));
+        receive();
         size_t at = 0;
         for (Ready& r : prefilled_)
             for (size_t i = 0; i < r.prompt.samples.size(); i++, at++)
-                r.first.push_back(token_[at]), r.logp.push_back(logp_[at]),
-                    r.log_kept.push_back(log_kept_[at]);
+                r.first.push_back(drawn_.token[at]), r.logp.push_back(drawn_.logp[at]),
+                    r.log_kept.push_back(drawn_.log_kept[at]);
     }
 
-    // Logits of `rows` hidden states x, and one draw for each of row_ and uniform_: into token_, logp_,
-    // log_kept_.
-    void draw(const T* x, int rows) {
+    // Logits of `rows` hidden states x, and `n` draws from them.
+    void draw(const T* x, int rows, int n) {
         const ModelConfig& c = model_.config;
-        token_.resize(row_.size()), logp_.resize(row_.size()), log_kept_.resize(row_.size());
         head_logits(model_.dev, logits_.data(), x, model_.head(), rows, c.hidden, c.vocab);
-        sample_tokens(model_.dev, token_.data(), logp_.data(), logits_.data(), row_.data(), uniform_.data(),
-                      int(row_.size()), c.vocab, options_.sampling, log_kept_.data());
+        sample_tokens(model_.dev, drawn_there_.token, drawn_there_.logp, logits_.data(), there_.row,
+                      there_.uniform, n, c.vocab, options_.sampling, drawn_there_.log_kept);
     }
 
     template <class Finish, class Token>
     void decode(Finish& finish, Token& token) {
         const ModelConfig& c = model_.config;
-        const int B = int(running_.size());
-        feed_.clear(), position_.clear(), slot_.clear(), row_.clear(), uniform_.clear();
-        for (const Running& s : running_) {
-            row_.push_back(int(feed_.size()));
-            feed_.push_back(s.last), position_.push_back(s.position), slot_.push_back(s.slot);
-            uniform_.push_back(uniform(s.key, s.out.sample, int(s.out.ids.size())));
+        const int B = int(running_.size()), padded = Device::on_host ? B : decode_batch(B, options_.slots);
+        for (int b = 0; b < padded; b++) {
+            host_.row[b] = b;
+            if (b < B) {
+                const Running& s = running_[size_t(b)];
+                host_.token[b] = s.last, host_.position[b] = s.position, host_.slot[b] = s.slot;
+                host_.uniform[b] = uniform(s.key, s.out.sample, int(s.out.ids.size()));
+            } else {
+                host_.token[b] = 0, host_.position[b] = 0, host_.slot[b] = -1, host_.uniform[b] = 0;
+            }
         }
-        model_.decode(feed_.data(), position_.data(), B, [&](int layer, T* att, const T* qkv) {
-            cache_append(model_.dev, cache_, layer, qkv, slot_.data(), position_.data(), B, c.heads);
-            attention_decode(model_.dev, att, qkv, cache_, layer, slot_.data(), position_.data(), B, c.heads);
+        send();
+        if (moves_ != model_.moves()) graphs_.clear(), moves_ = model_.moves();
+        model_.dev.replay(graphs_[padded], [&] {
+            model_.decode(there_.token, there_.position, padded, [&](int layer, T* att, const T* qkv) {
+                cache_append(model_.dev, cache_, layer, qkv, there_.slot, there_.position, padded, c.heads);
+                attention_decode(model_.dev, att, qkv, cache_, layer, there_.slot, there_.position, padded,
+                                 c.heads);
+            });
+            draw(model_.hidden(), padded, padded);
         });
-        draw(model_.hidden(), B);
+        receive();
         size_t kept = 0;
         for (size_t i = 0; i < running_.size(); i++)
-            if (accept(running_[i], token_[i], logp_[i], log_kept_[i], finish, token)) {
+            if (accept(running_[i], drawn_.token[i], drawn_.logp[i], drawn_.log_kept[i], finish, token)) {
                 if (kept != i) running_[kept] = std::move(running_[i]);
                 kept++;
             }
         running_.erase(running_.begin() + int64_t(kept), running_.end());
     }
 
+    // A step is one graph for each number of sequences, so those are rounded up to few values; the rest of
+    // the rows belongs to no slot.
+    static int decode_batch(int B, int slots) {
+        int size = 1;
+        if (B > 64)
+            size = (B + 31) / 32 * 32;
+        else if (B > 8)
+            size = (B + 7) / 8 * 8;
+        else
+            while (size < B) size *= 2;
+        return std::min(size, slots);
+    }
+
+    // What one step sends to the device and gets back lies in one block each, on the host and there.
+    struct Step {
+        int *token, *position, *slot, *row;
+        float* uniform;
+    };
+    struct Drawn {
+        S *logp, *log_kept;
+        int* token;
+    };
+    void reserve_draws(size_t n) {
+        if (n <= draws_) return;
+        draws_ = n;
+        host_step_.resize(5 * n), host_drawn_.resize(3 * n);
+        step_ = {}, drawn_block_ = {};
+        step_ = Buffer<int, Device>(model_.dev, 5 * n, Memory::workspace);
+        drawn_block_ = Buffer<S, Device>(model_.dev, 3 * n, Memory::workspace);
+        auto step = [n](int* p) {
+            return Step{p, p + n, p + 2 * n, p + 3 * n, reinterpret_cast<float*>(p + 4 * n)};
+        };
+        auto drawn = [n](S* p) { return Drawn{p, p + n, reinterpret_cast<int*>(p + 2 * n)}; };
+        host_ = step(host_step_.data()), there_ = step(step_.data());
+        drawn_ = drawn(host_drawn_.data()), drawn_there_ = drawn(drawn_block_.data());
+        graphs_.clear();
+    }
+    void send() { model_.dev.upload(step_.data(), host_step_.data(), host_step_.size() * sizeof(int)); }
+    void receive() {
+        model_.dev.download(host_drawn_.data(), drawn_block_.data(), host_drawn_.size() * sizeof(S));
+    }
+
     Model<Device>& model_;
     const GenerateOptions options_;
-    KvCache<T> cache_;
-    Buffer<T, Device> rows_, logits_;  // (slots,D), (slots,V)
+    KvCache<Device> cache_;
+    Buffer<T, Device> rows_;    // (slots,D)
+    Buffer<S, Device> logits_;  // (slots,V)
     std::deque<Prompt> queue_;
     std::deque<Ready> prefilled_;
     std::unique_ptr<Ready> ready_;
     std::vector<Running> running_;
     std::vector<int> free_;
-    std::vector<int> feed_, position_, slot_, row_, token_;
-    std::vector<float> uniform_;
-    std::vector<T> logp_, log_kept_;
+    size_t draws_ = 0;
+    std::vector<int> host_step_;
+    std::vector<S> host_drawn_;
+    Buffer<int, Device> step_;
+    Buffer<S, Device> drawn_block_;
+    Step host_{}, there_{};
+    Drawn drawn_{}, drawn_there_{};
+    std::map<int, typename Device::Graph> graphs_;  // by number of sequences
+    int moves_ = 0;                                 // of the model's buffers, when the graphs were made
     int64_t tokens_ = 0, prompt_tokens_ = 0;
 };

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/compare.cuh"
 #include "model.cuh"
 #include "statistics.h"
 #include "trainer.cuh"
@@ -63,6 +64,9 @@ inline int first_kept(const LocalityOptions& o, const LocalityText& text, int t,
 template <class Device>
 class LocalityScorer {
   public:
+    using T = typename Device::real;
+    using S = typename Device::stat;
+
     LocalityScorer(Device& device, const ModelConfig& config, const std::string& folder)
         : config_(config), folder_(folder), model_(std::make_unique<Model<Device>>(device, config)) {
         model_->load(folder);
@@ -86,7 +90,11 @@ class LocalityScorer {
             score.kl.assign(o.windows.size(), std::vector<double>(size_t(n), 0.0));
             out.push_back(std::move(score));
         }
-        hidden_.assign(texts.size(), {});
+        first_row_.clear();
+        size_t rows = 0;
+        for (const TextLocality& score : out) first_row_.push_back(rows), rows += score.full.size();
+        hidden_ = {};
+        hidden_ = Buffer<T, Device>(model_->dev, rows * size_t(config_.hidden), Memory::activations);
         whole_texts(texts, o, *model_, 0, out,
                     [&](const std::vector<Place>& places) { full_rows(texts, places, out); });
         for (size_t w = 0; w < o.windows.size(); w++)
@@ -111,7 +119,7 @@ class LocalityScorer {
         std::vector<Sequence> sequences;
         for (const LocalityText& text : texts) {
             Sequence s;
-            s.token.assign(text.ids.begin(), text.ids.end() - 1);
+            s.token = {text.ids.begin(), text.ids.end() - 1};
             sequences.push_back(std::move(s));
         }
         each_pass(sequences, budget(sequences, o), true, [&](const Batch& batch, size_t first, size_t last) {
@@ -132,73 +140,94 @@ class LocalityScorer {
         return int(n);
     }
 
-    // Logits of the places' hidden states, and use(i, place, logits (V)) for each, in chunks that fit a cache
-    // of memory. `row(place)` gives the hidden state (D).
-    template <class Row, class Use>
-    void each_logits(const std::vector<Place>& places, size_t first, size_t count, std::vector<float>& logits,
-                     Row row, Use use) {
-        const size_t D = size_t(config_.hidden), V = size_t(config_.vocab);
-        std::vector<float> x(count * D);
-        logits.resize(count * V);
-        for (size_t i = 0; i < count; i++) std::copy_n(row(places[first + i]), D, x.data() + i * D);
-        head_logits(model_->dev, logits.data(), x.data(), model_->head(), int(count), int(D), int(V));
-        for (size_t i = 0; i < count; i++) use(i, places[first + i], logits.data() + i * V);
-    }
     size_t chunk() const {
         return std::max<size_t>(1, std::min<size_t>(1024, (size_t(1) << 24) / size_t(config_.vocab)));
     }
-
-    int target(const LocalityText& text, const TextLocality& score, size_t index) const {
-        return text.ids[size_t(score.first) + index];
+    // Room for a chunk of places, on both sides.
+    void reserve() {
+        if (x_.size()) return;
+        Device& dev = model_->dev;
+        const size_t n = chunk(), V = size_t(config_.vocab);
+        x_ = Buffer<T, Device>(dev, n * size_t(config_.hidden), Memory::workspace);
+        logits_ = Buffer<S, Device>(dev, n * V, Memory::workspace);
+        full_logits_ = Buffer<S, Device>(dev, n * V, Memory::workspace);
+        logp_ = Buffer<S, Device>(dev, n, Memory::workspace);
+        kl_ = Buffer<double, Device>(dev, n, Memory::workspace);
+        index_ = Buffer<int, Device>(dev, n, Memory::workspace);
+    }
+    // Rows of `hidden`, number row(place) for each of `count` places, to `to`.
+    template <class Row>
+    void gather(T* to, const T* hidden, const Place* places, size_t count, Row row) {
+        std::vector<int> index(count);
+        for (size_t i = 0; i < count; i++) index[i] = row(places[i]);
+        model_->dev.upload(index_.data(), index.data(), count * sizeof(int));
+        embedding_forward(model_->dev, to, index_.data(), hidden, int(count), config_.hidden);
+    }
+    void logits(S* to, const T* x, size_t count) {
+        head_logits(model_->dev, to, x, model_->head(), int(count), config_.hidden, config_.vocab);
+    }
+    // p of the places' tokens by logits_, and with `compared` the divergence of full_logits_ from them.
+    void compare(const std::vector<LocalityText>& texts, const std::vector<TextLocality>& out,
+                 const Place* places, size_t count, bool compared, std::vector<double>& p,
+                 std::vector<double>& kl) {
+        Device& dev = model_->dev;
+        std::vector<int> target(count);
+        for (size_t i = 0; i < count; i++) {
+            const size_t d = places[i].text;
+            target[i] = texts[d].ids[size_t(out[d].first) + places[i].index];
+        }
+        dev.upload(index_.data(), target.data(), count * sizeof(int));
+        compare_logits(dev, logp_.data(), compared ? kl_.data() : nullptr, logits_.data(),
+                       compared ? full_logits_.data() : nullptr, index_.data(), int(count), config_.vocab);
+        std::vector<S> logp(count);
+        dev.download(logp.data(), logp_.data(), count * sizeof(S));
+        p.assign(count, 0);
+        for (size_t i = 0; i < count; i++) p[i] = std::exp(double(logp[i]));
+        kl.assign(count, 0);
+        if (compared) dev.download(kl.data(), kl_.data(), count * sizeof(double));
     }
 
     // p_full of the places; keeps their hidden states for the comparisons.
     void full_rows(const std::vector<LocalityText>& texts, const std::vector<Place>& places,
                    std::vector<TextLocality>& out) {
-        const size_t D = size_t(config_.hidden);
-        for (size_t first = 0; first < places.size(); first += chunk()) {
-            each_logits(
-                places, first, std::min(chunk(), places.size() - first), logits_,
-                [&](const Place& p) { return model_->hidden() + size_t(p.row) * D; },
-                [&](size_t, const Place& p, const float* logits) {
-                    TextLocality& score = out[p.text];
-                    SoftmaxRow<float> row = softmax_row(logits, config_.vocab, 1.0);
-                    score.full[p.index] =
-                        std::exp(double(row.logp(logits[target(texts[p.text], score, p.index)])));
-                    for (std::vector<double>& cut : score.cut) cut[p.index] = score.full[p.index];
-                    std::vector<float>& kept = hidden_[p.text];
-                    kept.resize(score.full.size() * D);
-                    std::copy_n(model_->hidden() + size_t(p.row) * D, D, kept.data() + p.index * D);
-                });
-        }
-    }
-
-    // p_w and KL of the places of a cut or masked pass with hidden states `hidden`.
-    void cut_rows(const std::vector<LocalityText>& texts, const std::vector<Place>& places,
-                  const float* hidden, size_t w, std::vector<TextLocality>& out) {
-        const size_t D = size_t(config_.hidden), V = size_t(config_.vocab);
+        reserve();
+        std::vector<double> p, kl;
         for (size_t first = 0; first < places.size(); first += chunk()) {
             const size_t count = std::min(chunk(), places.size() - first);
-            each_logits(
-                places, first, count, full_logits_,
-                [&](const Place& p) { return hidden_[p.text].data() + p.index * D; },
-                [](size_t, const Place&, const float*) {});
-            each_logits(
-                places, first, count, logits_, [&](const Place& p) { return hidden + size_t(p.row) * D; },
-                [&](size_t i, const Place& p, const float* logits) {
-                    TextLocality& score = out[p.text];
-                    const float* full = full_logits_.data() + i * V;
-                    SoftmaxRow<float> cut = softmax_row(logits, config_.vocab, 1.0);
-                    SoftmaxRow<float> whole = softmax_row(full, config_.vocab, 1.0);
-                    double kl = 0;
-                    for (size_t v = 0; v < V; v++) {
-                        const double p_log = double(whole.logp(full[v])), q_log = double(cut.logp(logits[v]));
-                        kl += std::exp(p_log) * (p_log - q_log);
-                    }
-                    score.cut[w][p.index] =
-                        std::exp(double(cut.logp(logits[target(texts[p.text], score, p.index)])));
-                    score.kl[w][p.index] = std::max(0.0, kl);
-                });
+            const Place* part = &places[first];
+            // Places come in the order of texts and tokens, which is that of the kept rows.
+            T* kept = hidden_.data() + kept_row(*part) * size_t(config_.hidden);
+            gather(kept, model_->hidden(), part, count, [](const Place& place) { return place.row; });
+            logits(logits_.data(), kept, count);
+            compare(texts, out, part, count, false, p, kl);
+            for (size_t i = 0; i < count; i++) {
+                TextLocality& score = out[part[i].text];
+                score.full[part[i].index] = p[i];
+                for (std::vector<double>& cut : score.cut) cut[part[i].index] = p[i];
+            }
+        }
+    }
+    size_t kept_row(const Place& p) const { return first_row_[p.text] + p.index; }
+
+    // p_w and KL of the places of a cut or masked pass with hidden states `hidden`.
+    void cut_rows(const std::vector<LocalityText>& texts, const std::vector<Place>& places, const T* hidden,
+                  size_t w, std::vector<TextLocality>& out) {
+        reserve();
+        std::vector<double> p, kl;
+        for (size_t first = 0; first < places.size(); first += chunk()) {
+            const size_t count = std::min(chunk(), places.size() - first);
+            const Place* part = &places[first];
+            gather(x_.data(), hidden_.data(), part, count,
+                   [&](const Place& place) { return int(kept_row(place)); });
+            logits(full_logits_.data(), x_.data(), count);
+            gather(x_.data(), hidden, part, count, [](const Place& place) { return place.row; });
+            logits(logits_.data(), x_.data(), count);
+            compare(texts, out, part, count, true, p, kl);
+            for (size_t i = 0; i < count; i++) {
+                TextLocality& score = out[part[i].text];
+                score.cut[w][part[i].index] = p[i];
+                score.kl[w][part[i].index] = std::max(0.0, kl[i]);
+            }
         }
     }
 
@@ -238,7 +267,7 @@ class LocalityScorer {
                     continue;
                 }
                 Sequence s;
-                if (o.keep_prompt) s.token.assign(text.ids.begin(), text.ids.begin() + text.prompt);
+                if (o.keep_prompt) s.token = {text.ids.begin(), text.ids.begin() + text.prompt};
                 s.token.insert(s.token.end(), text.ids.begin() + from, text.ids.begin() + t + count - 1);
                 std::vector<Place> predicted;
                 for (int k = 0; k < count; k++)
@@ -263,8 +292,11 @@ class LocalityScorer {
     ModelConfig config_;
     std::string folder_;
     std::unique_ptr<Model<Device>> model_;
-    std::vector<std::vector<float>> hidden_;  // (texts)(n,D) of the full pass
-    std::vector<float> logits_, full_logits_;
+    std::vector<size_t> first_row_;  // (texts) of hidden_
+    Buffer<T, Device> hidden_, x_;   // (response tokens of all texts, D) of the full pass; (chunk, D)
+    Buffer<S, Device> logits_, full_logits_, logp_;  // (chunk, V) twice, (chunk)
+    Buffer<double, Device> kl_;                      // (chunk)
+    Buffer<int, Device> index_;                      // (chunk)
 };
 
 // ---------------------------------------------------------------------------------------------------------

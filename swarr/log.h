@@ -107,6 +107,9 @@ inline Json metrics_json(const Metrics& metrics) {
     return row;
 }
 
+// Whether this process shows its progress: of several ranks only the first does.
+inline bool shows_progress = true;
+
 // One line that is rewritten on a terminal, and printed now and then elsewhere.
 class Progress {
   public:
@@ -114,6 +117,7 @@ class Progress {
 
     // `done` of total; the time left follows from the speed since this process started.
     void update(int64_t done, const std::string& text) {
+        if (!shows_progress) return;
         if (first_ < 0) first_ = done - 1;
         double spent = timer_.seconds();
         bool last = done >= total_;
@@ -127,7 +131,7 @@ class Progress {
 
     // A line that stays.
     void note(const std::string& text) {
-        std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", text.c_str());
+        if (shows_progress) std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", text.c_str());
     }
 
   private:

@@ -135,7 +135,8 @@ inline double forward_flops(const ModelConfig& c, const std::vector<int>& start,
 template <class Device>
 class Model {
   public:
-    using T = typename Device::real;
+    using T = typename Device::real;  // weights, activations and their gradients
+    using S = typename Device::stat;  // statistics of rows, gradients of weights
 
     Model(Device& device, const ModelConfig& config)
         : dev(device), config(config), layout(config), params_(device, layout.total, Memory::weights) {}
@@ -146,7 +147,7 @@ class Model {
 
     T* params() { return params_.data(); }
     const T* params() const { return params_.data(); }
-    T* gradients() { return grads_.data(); }
+    S* gradients() { return grads_.data(); }
     bool training() const { return grads_.size() != 0; }
 
     // Weights of a fresh model: normal with deviation 0.02 (GPT-2's), projections into the residual stream
@@ -156,12 +157,13 @@ class Model {
         const Json range = config.original.value("initializer_range", Json(0.02));
         const double base = range.is_number() ? range.get<double>() : 0.02;
         for (const Parameter& p : layout.parameters) {
-            T* w = params() + p.offset;
             bool residual = ends_with(p.name, "o_proj.weight") || ends_with(p.name, "down_proj.weight");
             double deviation = base / (residual ? std::sqrt(2.0 * config.layers) : 1.0);
+            std::vector<S> values(p.size);
             for (size_t i = 0; i < p.size; i++)
-                w[i] = p.shape.size() == 2 ? T(deviation * normal_at(seed, Stream::init, index, i))
-                                           : T(ends_with(p.name, "bias") ? 0 : 1);
+                values[i] = p.shape.size() == 2 ? S(deviation * normal_at(seed, Stream::init, index, i))
+                                                : S(ends_with(p.name, "bias") ? 0 : 1);
+            dev.put(params() + p.offset, values.data(), p.size);
             index++;
         }
         weights_changed();
@@ -172,20 +174,29 @@ class Model {
         SafetensorsReader reader = SafetensorsReader::open(folder);
         check_weights(reader, config);
         read_parameters(reader, "", params());
+        weights_changed();
     }
 
     // One array laid out like the parameters (weights, or a moment of the optimizer), under prefixed names.
-    void read_parameters(const SafetensorsReader& reader, const std::string& prefix, T* to) {
-        std::vector<typename SafetensorsReader::Target<T>> targets;
-        for (const Parameter& p : layout.parameters)
-            targets.push_back({&reader.expect(prefix + p.name, p.shape), to + p.offset});
-        reader.read_all(targets);
-        if (to == params()) weights_changed();
+    template <class Number>
+    void read_parameters(const SafetensorsReader& reader, const std::string& prefix, Number* to) {
+        if constexpr (Device::on_host) {
+            std::vector<typename SafetensorsReader::Target<Number>> targets;
+            for (const Parameter& p : layout.parameters)
+                targets.push_back({&reader.expect(prefix + p.name, p.shape), to + p.offset});
+            reader.read_all(targets);
+        } else {
+            for (const Parameter& p : layout.parameters) {
+                std::vector<S> values(p.size);
+                reader.read(reader.expect(prefix + p.name, p.shape), values.data());
+                dev.put(to + p.offset, values.data(), p.size);
+            }
+        }
     }
-    void add_parameters(SafetensorsWriter& writer, const std::string& prefix, const T* from,
+    void add_parameters(SafetensorsWriter& writer, const std::string& prefix, const S* host,
                         Dtype dtype) const {
         for (const Parameter& p : layout.parameters)
-            writer.add(prefix + p.name, dtype, p.shape, from + p.offset);
+            writer.add(prefix + p.name, dtype, p.shape, host + p.offset);
     }
 
     // Must follow every change of the weights: the packed forms are made again when next needed.
@@ -193,12 +204,12 @@ class Model {
 
     // Memory for training passes of up to `max_tokens`.
     void prepare_training(int max_tokens, int recompute) {
-        if (!training()) grads_ = Buffer<T, Device>(dev, layout.total, Memory::gradients);
+        if (!training()) grads_ = Buffer<S, Device>(dev, layout.total, Memory::gradients);
         recompute_ = recompute;
         capacity_ = max_tokens;
         allocate_activations(max_tokens, true);
     }
-    void zero_gradients() { dev.zero(grads_.data(), layout.total * sizeof(T)); }
+    void zero_gradients() { dev.zero(grads_.data(), layout.total * sizeof(S)); }
 
     // Runs all layers; the normed output of the last one is at hidden(). `after_attention(layer, qkv)` sees
     // each layer's fused rows (rotated), from which a prefill fills its cache.
@@ -206,38 +217,46 @@ class Model {
     void forward(const Batch& b, AfterAttention after_attention) {
         const int N = b.tokens();
         reserve(N);
-        need_positions(b.position.data(), N);
+        load_batch(b);
         pack();
-        batch_ = &b;
-        embedding_forward(dev, act_[0].x, b.token.data(), params() + layout.embed, N, config.hidden);
-        for (int l = 0; l < config.layers; l++) {
-            Activations& a = act_[size_t(l)];
-            layer_forward(l, a, N, b.position.data(), [&](Activations& at) {
-                attention_forward(dev, at.att, at.lse, at.qkv, Documents{b.start.data(), b.documents(), N},
-                                  window(l), config.heads, config.kv_heads, config.head_dim);
+        embedding_forward(dev, act_[0].x, token_, params() + layout.embed, N, config.hidden);
+        for (int l = 0; l < config.layers; l++)
+            layer_forward(l, act_[size_t(l)], N, position_, [&](Activations& at) {
+                attention_forward(dev, at.att, at.lse, at.qkv, documents_, window(l), config.heads,
+                                  config.kv_heads, config.head_dim);
                 after_attention(l, at.qkv);
             });
-        }
-        rmsnorm_forward(dev, final_.data(), final_r_.data(), last_.data(), params() + layout.norm,
-                        plain_rows(N, config.hidden), config.hidden, T(config.rms_eps));
+        final_norm(N);
     }
     void forward(const Batch& b) {
         forward(b, [](int, const T*) {});
     }
 
-    // One token for each of B sequences; `attend(layer, att, qkv)` appends to a cache and attends to it.
+    // One token for each of B sequences, token (B) and position (B) on the device, positions below those that
+    // reserve_positions() was told; `attend(layer, att, qkv)` appends to a cache and attends to it.
     template <class Attend>
-    void decode(const int* token /*(B)*/, const int* position /*(B)*/, int B, Attend attend) {
+    void decode(const int* token, const int* position, int B, Attend attend) {
         reserve(B);
-        need_positions(position, B);
         pack();
         embedding_forward(dev, act_[0].x, token, params() + layout.embed, B, config.hidden);
         for (int l = 0; l < config.layers; l++)
             layer_forward(l, act_[size_t(l)], B, position,
                           [&](Activations& a) { attend(l, a.att, static_cast<const T*>(a.qkv)); });
-        rmsnorm_forward(dev, final_.data(), final_r_.data(), last_.data(), params() + layout.norm,
-                        plain_rows(B, config.hidden), config.hidden, T(config.rms_eps));
+        final_norm(B);
     }
+
+    // The rotary table grows with the longest document seen, in powers of two.
+    void reserve_positions(int longest) {
+        if (rope_ && longest <= rope_->positions()) return;
+        int size = 256;
+        while (size < longest) size *= 2;
+        moves_++;
+        rope_ = nullptr;
+        rope_ = std::make_unique<RopeTable<Device>>(dev, size, config.head_dim, config.rope_theta);
+    }
+
+    // How often buffers that a decoding step uses were allocated anew.
+    int moves() const { return moves_; }
 
     const T* hidden() const { return final_.data(); }  // (N,D)
     T* hidden_gradient() { return d_final_.data(); }   // (N,D), to be filled by token_loss before backward()
@@ -245,17 +264,25 @@ class Model {
     const T* residual(int l) const { return l + 1 < config.layers ? act_[size_t(l + 1)].x : last_.data(); }
 
     Weight<T> head() const { return weight(layout.head, packed_head_); }
-    T* head_gradient() { return grads_.data() + layout.head; }
+    S* head_gradient() { return grads_.data() + layout.head; }
 
-    // Adds every parameter's gradient of the last forward pass, given hidden_gradient().
-    void backward() {
-        const Batch& b = *batch_;
-        const int N = b.tokens(), D = config.hidden;
+    // Adds every parameter's gradient of the last forward pass, given hidden_gradient(). layer_done(l) is called
+    // when nothing will be added any more to the matrices of layer l and of the layers above, nor to an untied
+    // head.
+    template <class LayerDone>
+    void backward(LayerDone layer_done) {
+        const int N = documents_.tokens, D = config.hidden;
         T* dx = d_x_.data();
         rmsnorm_backward(dev, dx, grad(layout.norm), d_final_.data(), last_.data(), final_r_.data(),
                          params() + layout.norm, plain_rows(N, D), D, false);
-        for (int l = config.layers - 1; l >= 0; l--) layer_backward(l, dx, b);
-        embedding_backward(dev, grad(layout.embed), b.token.data(), dx, N, D);
+        for (int l = config.layers - 1; l >= 0; l--) {
+            layer_backward(l, dx);
+            layer_done(l);
+        }
+        embedding_backward(dev, grad(layout.embed), token_, dx, N, D);
+    }
+    void backward() {
+        backward([](int) {});
     }
 
     Window window(int l) const { return {config.window[size_t(l)], config.sink_tokens}; }
@@ -264,11 +291,11 @@ class Model {
     // plan.
     static size_t activation_bytes(const ModelConfig& c, int max_tokens, int recompute, bool keep) {
         std::vector<Activations> act(size_t(c.layers));
-        size_t total = 0;
+        size_t total = 0, per_token = 3 * sizeof(int);
         each_activation(c, size_t(max_tokens), recompute, keep, act,
-                        [&](T*&, size_t n) { total += round16(n); });
-        for (size_t per_token : working_sizes(c, keep)) total += size_t(max_tokens) * per_token;
-        return total * sizeof(T);
+                        [&](auto*&, size_t bytes) { total += round64(bytes); });
+        for (size_t size : working_sizes(c, keep)) per_token += size * sizeof(T);
+        return total + size_t(max_tokens) * (per_token + sizeof(S));
     }
 
     // Bytes of the weights and their packed copy, once that is made.
@@ -278,35 +305,40 @@ class Model {
         return (Layout(c).total + place_packed(c, layers, head)) * sizeof(T);
     }
 
-    // Repacks the weights if they changed. Called by forward and decode.
+    // Repacks the weights if they changed. Called by forward and decode. A GPU reads them as they are stored.
     void pack() {
         if (packed_fresh_) return;
-        const ModelConfig& c = config;
-        const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
-        if (packed_.size() == 0)
-            packed_ = Buffer<T, Device>(dev, place_packed(c, packed_layer_, packed_head_), Memory::weights);
-        auto pack_one = [&](size_t to, size_t from, int O, int I) {
-            pack_weight(dev, packed_.data() + to, params() + from, O, I);
-        };
-        for (int l = 0; l < c.layers; l++) {
-            const Packed& p = packed_layer_[size_t(l)];
-            const Layout::Layer& at = layout.layer[size_t(l)];
-            pack_one(p.wqkv, at.wqkv, Q, D);
-            pack_one(p.wo, at.wo, D, q);
-            pack_one(p.wgu, at.wgu, 2 * c.ff, D);
-            pack_one(p.wdown, at.wdown, D, c.ff);
+        if constexpr (Device::on_host) {
+            const ModelConfig& c = config;
+            const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
+            if (packed_.size() == 0)
+                packed_ =
+                    Buffer<T, Device>(dev, place_packed(c, packed_layer_, packed_head_), Memory::weights);
+            auto pack_one = [&](size_t to, size_t from, int O, int I) {
+                pack_weight(dev, packed_.data() + to, params() + from, O, I);
+            };
+            for (int l = 0; l < c.layers; l++) {
+                const Packed& p = packed_layer_[size_t(l)];
+                const Layout::Layer& at = layout.layer[size_t(l)];
+                pack_one(p.wqkv, at.wqkv, Q, D);
+                pack_one(p.wo, at.wo, D, q);
+                pack_one(p.wgu, at.wgu, 2 * c.ff, D);
+                pack_one(p.wdown, at.wdown, D, c.ff);
+            }
+            pack_one(packed_head_, layout.head, c.vocab, D);
         }
-        pack_one(packed_head_, layout.head, c.vocab, D);
         packed_fresh_ = true;
     }
 
   private:
     // Pointers into one buffer. A tensor that is not kept per layer is shared by all layers.
     struct Activations {
-        T *x, *norm1, *r1;             // (N,D) residual input, (N,D), (N)
-        T *raw, *rq, *rk;              // qk_norm only: (N,Q) before the norms, (N,H), (N,G)
-        T *qkv, *att, *lse;            // (N,Q) rotated, (N,H*E), (N,H)
-        T *mid, *norm2, *r2, *gu, *h;  // (N,D) after attention, (N,D), (N), (N,2F), (N,F)
+        T *x, *norm1;             // (N,D) residual input, (N,D)
+        T* raw;                   // (N,Q) before the norms of q and k (qk_norm only)
+        T *qkv, *att;             // (N,Q) rotated, (N,H*E)
+        T *mid, *norm2, *gu, *h;  // (N,D) after attention, (N,D), (N,2F), (N,F)
+        S *r1, *rq, *rk, *r2;     // (N), (N,H), (N,G), (N) of the norms
+        S* lse;                   // (N,H)
     };
     struct Packed {
         size_t wqkv, wo, wgu, wdown;
@@ -316,12 +348,14 @@ class Model {
     static size_t place_packed(const ModelConfig& c, std::vector<Packed>& layers, size_t& head) {
         const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
         size_t total = 0;
+        layers.resize(size_t(c.layers));
+        head = 0;
+        if (!Device::on_host) return total;
         auto place = [&](int O, int I) {
             size_t at = total;
-            total += round16(packed_size<T>(O, I));
+            total += (packed_size<T>(O, I) + 15) / 16 * 16;
             return at;
         };
-        layers.resize(size_t(c.layers));
         for (Packed& p : layers) p = {place(Q, D), place(D, q), place(2 * c.ff, D), place(D, c.ff)};
         head = place(c.vocab, D);
         return total;
@@ -330,9 +364,9 @@ class Model {
     static bool ends_with(const std::string& s, const std::string& tail) {
         return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
     }
-    T* grad(size_t offset) { return grads_.data() + offset; }
+    S* grad(size_t offset) { return grads_.data() + offset; }
     Weight<T> weight(size_t raw, size_t packed) const {
-        return {params_.data() + raw, packed_fresh_ ? packed_.data() + packed : nullptr};
+        return {params_.data() + raw, Device::on_host && packed_fresh_ ? packed_.data() + packed : nullptr};
     }
 
     // Passes without gradients (prefill, decoding, scoring) reuse one layer's activations.
@@ -342,26 +376,39 @@ class Model {
         allocate_activations(N, training());
     }
 
-    // The rotary table grows with the longest document seen, in powers of two.
-    void need_positions(const int* position, int N) {
-        int longest = N ? *std::max_element(position, position + N) + 1 : 1;
-        if (rope_ && longest <= rope_->positions()) return;
-        int size = 256;
-        while (size < longest) size *= 2;
-        rope_ = nullptr;
-        rope_ = std::make_unique<RopeTable<T>>(dev, size, config.head_dim, config.rope_theta);
+    // Tokens, positions and the documents' bounds to the device.
+    void load_batch(const Batch& b) {
+        const size_t N = size_t(b.tokens()), starts = b.start.size();
+        int longest = 1;
+        for (size_t d = 0; d + 1 < starts; d++) longest = std::max(longest, b.start[d + 1] - b.start[d]);
+        reserve_positions(longest);
+        if (2 * N + starts > ints_.size()) {
+            ints_ = {};
+            ints_ = Buffer<int, Device>(dev, 2 * N + starts, Memory::activations);
+        }
+        token_ = ints_.data(), position_ = token_ + N;
+        int* start = position_ + N;
+        dev.upload(token_, b.token.data(), N * sizeof(int));
+        dev.upload(position_, b.position.data(), N * sizeof(int));
+        dev.upload(start, b.start.data(), starts * sizeof(int));
+        documents_ = {start, b.documents(), b.tokens()};
     }
 
-    // Calls place(pointer, elements) for every tensor, per-layer ones first layer by layer.
+    void final_norm(int N) {
+        rmsnorm_forward(dev, final_.data(), final_r_.data(), last_.data(), params() + layout.norm,
+                        plain_rows(N, config.hidden), config.hidden, S(config.rms_eps));
+    }
+
+    // Calls place(pointer, bytes) for every tensor, per-layer ones first layer by layer.
     template <class Place>
     static void each_activation(const ModelConfig& c, size_t N, int recompute, bool keep,
                                 std::vector<Activations>& act, Place place) {
         const size_t D = size_t(c.hidden), H = size_t(c.heads), G = size_t(c.kv_heads),
                      E = size_t(c.head_dim), F = size_t(c.ff), Q = (H + 2 * G) * E;
-        auto tensor = [&](T* Activations::*field, size_t per_token, bool per_layer) {
+        auto tensor = [&](auto field, size_t per_token, bool per_layer) {
             for (size_t l = 0; l < act.size(); l++)
                 if (per_layer || l == 0)
-                    place(act[l].*field, N * per_token);
+                    place(act[l].*field, N * per_token * sizeof(*(act[l].*field)));
                 else
                     act[l].*field = act[0].*field;
         };
@@ -384,17 +431,21 @@ class Model {
 
     void allocate_activations(int max_tokens, bool keep) {
         const size_t N = size_t(max_tokens);
+        moves_++;
         act_.assign(size_t(config.layers), Activations{});
         size_t total = 0;
-        each_activation(config, N, recompute_, keep, act_, [&](T*&, size_t n) { total += round16(n); });
+        each_activation(config, N, recompute_, keep, act_,
+                        [&](auto*&, size_t bytes) { total += round64(bytes); });
         memory_ = {};  // the old block goes before the new one is asked for
-        memory_ = Buffer<T, Device>(dev, total, Memory::activations);
+        memory_ = Buffer<char, Device>(dev, total, Memory::activations);
         size_t at = 0;
-        each_activation(config, N, recompute_, keep, act_, [&](T*& p, size_t n) {
-            p = n ? memory_.data() + at : nullptr;
-            at += round16(n);
+        each_activation(config, N, recompute_, keep, act_, [&](auto*& p, size_t bytes) {
+            p = bytes ? reinterpret_cast<std::remove_reference_t<decltype(p)>>(memory_.data() + at) : nullptr;
+            at += round64(bytes);
         });
-        Buffer<T, Device>* buffers[] = {&last_,   &delta_, &final_, &final_r_, &d_final_, &d_x_,
+        final_r_ = {};
+        final_r_ = Buffer<S, Device>(dev, N, Memory::activations);
+        Buffer<T, Device>* buffers[] = {&last_,   &delta_, &final_, &d_final_, &d_x_,
                                         &d_norm_, &d_att_, &d_qkv_, &d_gu_,    &d_h_};
         std::vector<size_t> sizes = working_sizes(config, keep);
         for (size_t i = 0; i < sizes.size(); i++) {
@@ -403,16 +454,16 @@ class Model {
         }
     }
 
-    // Elements per token of last_, delta_, final_, final_r_ and, with gradients, d_final_ ... d_h_.
+    // Numbers per token of last_, delta_, final_ and, with gradients, d_final_ ... d_h_.
     static std::vector<size_t> working_sizes(const ModelConfig& c, bool keep) {
         const size_t D = size_t(c.hidden), q = size_t(c.heads) * size_t(c.head_dim), F = size_t(c.ff);
-        std::vector<size_t> sizes = {D, D, D, 1};
+        std::vector<size_t> sizes = {D, D, D};
         if (keep)
             sizes.insert(sizes.end(),
                          {D, D, D, q, q + 2 * size_t(c.kv_heads) * size_t(c.head_dim), 2 * F, F});
         return sizes;
     }
-    static size_t round16(size_t n) { return (n + 15) / 16 * 16; }
+    static size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
     // From a.x to the next layer's x (or last_).
     template <class Attend>
@@ -422,7 +473,7 @@ class Model {
         const Layout::Layer& at = layout.layer[size_t(l)];
         const Packed& packed = packed_layer_[size_t(l)];
         const T* p = params();
-        const T eps = T(c.rms_eps);
+        const S eps = S(c.rms_eps);
 
         rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, eps);
         matmul_forward(dev, c.qk_norm ? a.raw : a.qkv, a.norm1, weight(at.wqkv, packed.wqkv),
@@ -448,24 +499,23 @@ class Model {
     }
 
     // dx: in, the gradient of the layer's output; out, of its input.
-    void layer_backward(int l, T* dx, const Batch& b) {
+    void layer_backward(int l, T* dx) {
         const ModelConfig& c = config;
-        const int N = b.tokens(), D = c.hidden, H = c.heads, G = c.kv_heads, E = c.head_dim,
+        const int N = documents_.tokens, D = c.hidden, H = c.heads, G = c.kv_heads, E = c.head_dim,
                   Q = (H + 2 * G) * E;
         const Layout::Layer& at = layout.layer[size_t(l)];
         const Packed& packed = packed_layer_[size_t(l)];
         Activations& a = act_[size_t(l)];
         const T* p = params();
-        T* const none = nullptr;
+        S* const none = nullptr;
 
         if (recompute_ >= 2) {
             // This also writes the layer's output again, with the same bits.
-            layer_forward(l, a, N, b.position.data(), [&](Activations& at_) {
-                attention_forward(dev, at_.att, at_.lse, at_.qkv, Documents{b.start.data(), b.documents(), N},
-                                  window(l), H, G, E);
+            layer_forward(l, a, N, position_, [&](Activations& at_) {
+                attention_forward(dev, at_.att, at_.lse, at_.qkv, documents_, window(l), H, G, E);
             });
         } else if (recompute_ == 1) {
-            rmsnorm_forward(dev, a.norm2, a.r2, a.mid, p + at.norm2, plain_rows(N, D), D, T(c.rms_eps));
+            rmsnorm_forward(dev, a.norm2, a.r2, a.mid, p + at.norm2, plain_rows(N, D), D, S(c.rms_eps));
             swiglu_forward(dev, a.h, a.gu, N, c.ff);
         }
         matmul_backward(dev, d_h_.data(), grad(at.wdown), none, dx, a.h, weight(at.wdown, packed.wdown), N, D,
@@ -478,9 +528,9 @@ class Model {
 
         matmul_backward(dev, d_att_.data(), grad(at.wo), none, dx, a.att, weight(at.wo, packed.wo), N, D,
                         H * E);
-        attention_backward(dev, d_qkv_.data(), d_att_.data(), a.att, a.lse, a.qkv,
-                           {b.start.data(), b.documents(), N}, window(l), H, G, E);
-        rope_backward(dev, d_qkv_.data(), b.position.data(), *rope_, N, H, G, E);
+        attention_backward(dev, d_qkv_.data(), d_att_.data(), a.att, a.lse, a.qkv, documents_, window(l), H,
+                           G, E);
+        rope_backward(dev, d_qkv_.data(), position_, *rope_, N, H, G, E);
         if (c.qk_norm) {
             const size_t k = size_t(H) * E;
             rmsnorm_backward(dev, d_qkv_.data(), grad(at.norm_q), d_qkv_.data(), a.raw, a.rq, p + at.norm_q,
@@ -489,21 +539,26 @@ class Model {
                              p + at.norm_k, Rows{N, G, size_t(Q)}, E, false);
         }
         if (recompute_ == 1)
-            rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, T(c.rms_eps));
+            rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, S(c.rms_eps));
         matmul_backward(dev, d_norm_.data(), grad(at.wqkv), c.qkv_bias ? grad(at.bqkv) : none, d_qkv_.data(),
                         a.norm1, weight(at.wqkv, packed.wqkv), N, Q, D);
         rmsnorm_backward(dev, dx, grad(at.norm1), d_norm_.data(), a.x, a.r1, p + at.norm1, plain_rows(N, D),
                          D, true);
     }
 
-    Buffer<T, Device> params_, grads_, packed_, memory_;
-    Buffer<T, Device> last_, delta_, final_, final_r_;  // (N,D) (N,D) (N,D) (N)
+    Buffer<T, Device> params_, packed_;
+    Buffer<S, Device> grads_;
+    Buffer<char, Device> memory_;             // the activations
+    Buffer<T, Device> last_, delta_, final_;  // (N,D) each
+    Buffer<S, Device> final_r_;               // (N)
     Buffer<T, Device> d_final_, d_x_, d_norm_, d_att_, d_qkv_, d_gu_, d_h_;
     std::vector<Activations> act_;
     std::vector<Packed> packed_layer_;
     size_t packed_head_ = 0;
     bool packed_fresh_ = false;
-    int capacity_ = 0, recompute_ = 0;
-    const Batch* batch_ = nullptr;
-    std::unique_ptr<RopeTable<T>> rope_;
+    int capacity_ = 0, recompute_ = 0, moves_ = 0;
+    Buffer<int, Device> ints_;                    // of the last forward pass:
+    int *token_ = nullptr, *position_ = nullptr;  // (N), (N)
+    Documents documents_{nullptr, 0, 0};
+    std::unique_ptr<RopeTable<Device>> rope_;
 };

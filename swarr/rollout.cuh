@@ -60,40 +60,79 @@ inline std::vector<EncodedProblem> encode_problems(const std::vector<std::string
     return out;
 }
 
-// `count` answers to each of the problems, from sample number first[i] on: out[i][g]. An empty inner entry
+// A rollout as words of 32 bits, on its way between ranks.
+inline void pack(const Rollout& r, std::vector<int>& to) {
+    auto put = [&](const auto& list) {
+        const size_t at = to.size();
+        to.resize(at + 1 + list.size());
+        to[at] = int(list.size());
+        std::memcpy(to.data() + at + 1, list.data(), list.size() * sizeof(int));
+    };
+    to.insert(to.end(), {r.sample, r.prompt_tokens, int(r.stop)});
+    put(r.ids), put(r.logp), put(r.log_kept);
+}
+inline Rollout unpack(const int*& from) {
+    Rollout r;
+    auto take = [&](auto& list) {
+        list.resize(size_t(*from++));
+        std::memcpy(list.data(), from, list.size() * sizeof(int));
+        from += list.size();
+    };
+    r.sample = *from++, r.prompt_tokens = *from++, r.stop = Stop(*from++);
+    take(r.ids), take(r.logp), take(r.log_kept);
+    return r;
+}
+
+// `count` answers to each of the problems, from sample number first[i] on: out[i][g]. The ranks divide the
+// problems among them, and all get all answers. An empty inner entry
 // means that a stop was requested (Ctrl-C) before the end.
 template <class Device>
 std::vector<std::vector<Rollout>> generate_groups(Model<Device>& model, const RolloutOptions& o,
                                                   const std::vector<int>& stop,
                                                   const std::vector<const EncodedProblem*>& problems,
-                                                  const std::vector<int64_t>& first, int count) {
-    size_t longest = 0;
-    for (const EncodedProblem* p : problems) longest = std::max(longest, p->ids.size());
-    GenerateOptions g;
-    g.sampling = o.sampling;
-    g.seed = o.seed;
-    g.slots = int(std::min<int64_t>(o.slots, int64_t(problems.size()) * count));
-    g.max_tokens_per_pass = o.max_tokens_per_pass;
-    g.limit = int(std::min<int64_t>(model.config.max_positions, int64_t(longest) + o.max_new_tokens));
-    g.stop = stop;
-    Generator<Device> generator(model, g);
-    std::vector<std::vector<Rollout>> out(problems.size());
-    for (size_t i = 0; i < problems.size(); i++) {
-        Prompt prompt;
-        prompt.ids = problems[i]->ids;
-        prompt.key = problem_key(problems[i]->problem.id);
-        prompt.samples.clear();
-        for (int s = 0; s < count; s++) prompt.samples.push_back(int(first[i]) + s);
-        prompt.tag = int64_t(i);
-        prompt.max_new_tokens = o.max_new_tokens;
-        out[i].resize(size_t(count));
-        generator.add(std::move(prompt));
+                                                  const std::vector<int64_t>& first, int count,
+                                                  Ranks& ranks = Ranks::alone()) {
+    std::vector<std::vector<Rollout>> out(problems.size(), std::vector<Rollout>(size_t(count)));
+    size_t longest = 0, own = 0;
+    for (size_t i = 0; i < problems.size(); i++)
+        longest = std::max(longest, problems[i]->ids.size()), own += ranks.has(i);
+    if (own > 0) {
+        GenerateOptions g;
+        g.sampling = o.sampling;
+        g.seed = o.seed;
+        g.slots = int(std::min<int64_t>(o.slots, int64_t(own) * count));
+        g.max_tokens_per_pass = o.max_tokens_per_pass;
+        g.limit = int(std::min<int64_t>(model.config.max_positions, int64_t(longest) + o.max_new_tokens));
+        g.stop = stop;
+        Generator<Device> generator(model, g);
+        for (size_t i = 0; i < problems.size(); i++) {
+            if (!ranks.has(i)) continue;
+            Prompt prompt;
+            prompt.ids = problems[i]->ids;
+            prompt.key = problem_key(problems[i]->problem.id);
+            prompt.samples.clear();
+            for (int s = 0; s < count; s++) prompt.samples.push_back(int(first[i]) + s);
+            prompt.tag = int64_t(i);
+            prompt.max_new_tokens = o.max_new_tokens;
+            generator.add(std::move(prompt));
+        }
+        auto finish = [&](Rollout&& r) {
+            const size_t problem = size_t(r.tag), sample = size_t(r.sample - int(first[problem]));
+            out[problem][sample] = std::move(r);
+        };
+        while (generator.step(finish)) continue;
     }
-    auto finish = [&](Rollout&& r) {
-        const size_t problem = size_t(r.tag), sample = size_t(r.sample - int(first[problem]));
-        out[problem][sample] = std::move(r);
-    };
-    while (generator.step(finish)) continue;
+    if (ranks.size() == 1) return out;
+
+    std::vector<int> mine;
+    for (size_t i = 0; i < out.size(); i++)
+        for (const Rollout& r : out[i])
+            if (ranks.has(i)) pack(r, mine);
+    const std::vector<std::vector<int>> of_rank = ranks.all_gather("the rollouts", mine);
+    std::vector<const int*> at;
+    for (const std::vector<int>& words : of_rank) at.push_back(words.data());
+    for (size_t i = 0; i < out.size(); i++)
+        for (Rollout& r : out[i]) r = unpack(at[i % at.size()]), r.tag = int64_t(i);
     return out;
 }
 
@@ -178,7 +217,8 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
 // replaced by the next problems for o.refill rounds; what is still without spread then stays.
 template <class Device>
 StepRollouts rollout_step(Model<Device>& model, const RolloutOptions& o, const ModelSource& source,
-                          const std::vector<EncodedProblem>& problems, Order& order, int64_t& cursor) {
+                          const std::vector<EncodedProblem>& problems, Order& order, int64_t& cursor,
+                          Ranks& ranks = Ranks::alone()) {
     StepRollouts out;
     int64_t wanted = o.prompts_per_step;
     for (int round = 0; wanted > 0; round++) {
@@ -188,7 +228,7 @@ StepRollouts rollout_step(Model<Device>& model, const RolloutOptions& o, const M
             chosen.push_back(&problems[order.at(cursor)]);
             first.push_back(cursor / int64_t(problems.size()) * o.group_size);
         }
-        auto groups = generate_groups(model, o, source.stop.ids(), chosen, first, int(o.group_size));
+        auto groups = generate_groups(model, o, source.stop.ids(), chosen, first, int(o.group_size), ranks);
         const bool last = round >= o.refill;
         for (size_t i = 0; i < groups.size(); i++)
             if (add_group(out, o, source, *chosen[i], groups[i], !last) || last) wanted--;

@@ -8,7 +8,6 @@
 // --resume RUN takes every option from RUN/config.json and the newest checkpoint with a DONE; an option that
 // would change what is computed cannot be given another value then.
 #pragma once
-#include <omp.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -17,16 +16,18 @@
 #include <vector>
 
 #include "checkpoint.h"
+#include "choose_device.h"
 #include "cli.h"
 #include "config.h"
 #include "device.h"
 #include "log.h"
+#include "memory_plan.h"
 #include "signals.h"
 
 struct RunOptions {
-    std::string out, resume, device = "auto";
+    std::string out, resume;
+    DeviceOptions device;
     uint64_t seed = 1;
-    int threads = 0;
     int64_t save_every = 0, keep_last = 2, keep_every = 0, eval_every = 0, log_every = 1;
     double max_time = 0;
     bool dry_run = false;
@@ -36,10 +37,7 @@ struct RunOptions {
         cli.option("--out", out, "folder of the run; default: runs/NAME, the next free one", "Run");
         cli.option("--resume", resume, "go on with this run's newest checkpoint; auto = the newest run",
                    "Run");
-        cli.option("--device", device, "auto, cpu or cuda", "Run")
-            ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-        cli.option("--threads", threads, "CPU threads; 0 = OMP_NUM_THREADS or all", "Run")
-            ->check(CLI::Range(0, 4096));
+        device.add_to(cli, "Run");
         cli.option("--seed", seed, "of everything random", "Run");
         cli.option("--save-every", save_every, "steps between checkpoints; 0 = at the end only", "Run")
             ->check(CLI::NonNegativeNumber);
@@ -98,9 +96,9 @@ struct ModelOptions {
 // Options that may differ between a run and its continuation: none of them changes what was computed so far.
 // (--steps moves the end of a linear or cosine schedule: a run that is lengthened differs from a long one.)
 inline const std::set<std::string>& free_options() {
-    static const std::set<std::string> names = {"--resume",    "--device",     "--threads",    "--save-every",
-                                                "--keep-last", "--keep-every", "--log-every",  "--max-time",
-                                                "--dry-run",   "--steps",      "--eval-every", "--out"};
+    static const std::set<std::string> names = {
+        "--resume",   "--device",  "--threads", "--save-every", "--keep-last", "--keep-every",  "--log-every",
+        "--max-time", "--dry-run", "--steps",   "--eval-every", "--out",       "--rank-timeout"};
     return names;
 }
 
@@ -165,21 +163,22 @@ class Miniature {
     Cli& cli_;
 };
 
-inline std::string device_line(const std::string& wanted) {
-    if (wanted == "cuda")
-        fail("--device cuda: this build has no CUDA device",
-             "build with nvcc on a machine with a GPU, or use --device cpu");
-    return format("device: cpu, %d threads%s", omp_get_max_threads(),
-                  wanted == "auto" ? " (auto: this build has no CUDA device)" : "");
+// What every rank would print, the first one prints; errors are everyone's.
+inline void only_first_prints(const Ranks& ranks) {
+    if (ranks.first()) return;
+    shows_progress = false;
+    if (!std::freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null", "is /dev there?");
 }
 
 class Run {
   public:
     // Call after Cli::option(), before anything is read. Parses the command line (with the options of a
-    // resumed run as defaults). `name` is that of the default folder. Returns through ok() whether to go on:
-    // --help says no.
-    Run(Cli& cli, RunOptions& options, const std::string& program, int argc, const char* const* argv)
-        : cli_(cli), options_(options), program_(program) {
+    // resumed run as defaults) and meets the other ranks. `name` is that of the default folder. Returns through
+    // ok() whether to go on: --help says no.
+    Run(Cli& cli, RunOptions& options, Ranks& ranks, const std::string& program, int argc,
+        const char* const* argv)
+        : cli_(cli), options_(options), ranks_(ranks), program_(program) {
+        only_first_prints(ranks);
         std::string resume = argument(argc, argv, "--resume");
         Json before;
         if (!resume.empty()) {
@@ -197,7 +196,14 @@ class Run {
         for (int i = 0; i < argc; i++) command_ += std::string(i ? " " : "") + argv[i];
         ok_ = cli.parse(argc, argv);
         if (!ok_) return;
+        ranks.join(options.device.rank_timeout);
         if (!resume.empty()) {
+            std::error_code ignored;
+            if (cli.given("--out") && options.out != resume &&
+                !std::filesystem::equivalent(options.out, resume, ignored))
+                throw UsageError("--out " + options.out + " with --resume " + resume +
+                                     ": a resumed run goes on in its own folder",
+                                 "leave --out away, or start a new run with --model " + resume);
             options.resume = resume;
             options.out = resume;
             Json now = cli.config();
@@ -211,22 +217,28 @@ class Run {
                              " to change them");
             }
             // Before the checkpoint is chosen: one that another process is about to delete is none.
-            log_.lock(resume + "/log.jsonl");
-            checkpoint_ = newest_checkpoint(resume);
+            if (!options.dry_run && ranks.first()) log_.lock(resume + "/log.jsonl");
+            if (ranks.first()) checkpoint_ = newest_checkpoint(resume);
+            checkpoint_ = ranks.broadcast("the checkpoint", checkpoint_);
             if (checkpoint_.empty())
                 fail(resume + ": no finished checkpoint to resume from",
                      "delete this folder and start again without --resume");
             const std::string file = checkpoint_ + "/trainer.json";
             state_ = read_json(file);
             Fields fields(state_, file);
+            const std::string of = fields.text("program");
+            if (of != program)
+                fail(file + ": \"program\" is " + quoted(of) + ", the run is one of " + program,
+                     "is the checkpoint of another run here? put the run's own back");
             step_ = fields.integer("step", 0, int64_t(1) << 60);
+            if (step_ != step_of_name(checkpoint_))
+                fail(format("%s: \"step\" is %lld, the folder is called %s", file.c_str(), (long long)step_,
+                            checkpoint_.substr(checkpoint_.find_last_of('/') + 1).c_str()),
+                     "give the folder its own name back, or delete it to go back to the checkpoint before");
             before_ = fields.number("time", 0, 1e12);
         }
-        if (options.threads) omp_set_num_threads(options.threads);
         if (options.out.empty()) {
-            options.out = "runs/" + program_;
-            for (int n = 2; std::filesystem::exists(options.out); n++)
-                options.out = "runs/" + program_ + "-" + std::to_string(n);
+            choose_folder([](const std::string& folder) { return !std::filesystem::exists(folder); });
             cli.chosen("--out", "next free");
         }
     }
@@ -245,13 +257,60 @@ class Run {
     // Creates the folder and writes config.json; opens the log, cut back to the checkpoint's step when
     // resumed. Errors: a new run into a folder that already holds one.
     void start() {
+        if (ranks_.first()) create();
+        options_.out = ranks_.broadcast("the folder", folder());
+        catch_signals();
+    }
+
+    double seconds() const { return before_ + timer_.seconds(); }
+    // A signal, or the end of --max-time, on any rank. All ranks ask at the same places.
+    bool must_stop() {
+        const bool late = options_.max_time > 0 && seconds() >= options_.max_time;
+        return ranks_.any("whether to stop", stop_requested() || late);
+    }
+
+    void log(const Metrics& metrics) {
+        if (ranks_.first()) log_.append(metrics_json(metrics));
+    }
+
+    // Writes RUN/ckpt/step_N: `write(folder, state)` puts the files and adds to trainer.json; DONE comes
+    // last. Every rank calls write; only on the first is there a folder to write to.
+    template <class Write>
+    void save(int64_t step, Write write) {
+        saved_ = step;
+        if (ranks_.first()) {
+            log_.sync();
+            save_checkpoint(folder(), step, {options_.keep_last, options_.keep_every},
+                            [&](const std::string& to) {
+                                Json state = {{"program", program_}, {"step", step}, {"time", seconds()}};
+                                write(to, state);
+                                write_whole(to + "/trainer.json", state.dump(2) + "\n");
+                            });
+        } else {
+            Json nothing;
+            write("", nothing);
+        }
+        ranks_.barrier("the end of saving");
+    }
+    int64_t saved() const { return saved_; }  // step of the last save, -1 before
+
+  private:
+    void create() {
         namespace fs = std::filesystem;
+        if (cli_.source("--out") == "next free") {  // creating it decides between runs that start at once
+            const std::string printed = folder();
+            make_folders("runs");
+            choose_folder(create_folder);
+            if (folder() != printed)
+                std::printf("out: %s, since %s was taken meanwhile\n", folder().c_str(), printed.c_str());
+        }
+        make_folders(folder());
+        if (!resumed()) log_.lock(folder() + "/log.jsonl");
         if (!resumed() && fs::exists(folder() + "/config.json"))
             fail(folder() + ": there is a run in this folder already",
                  newest_checkpoint(folder()).empty()
                      ? "it has saved nothing yet: delete it, or choose another --out"
                      : "--resume " + folder() + " to go on with it, or another --out");
-        make_folders(folder());
         if (!resumed()) {
             Json config = {{"program", program_}, {"command", command_}};
             config.update(cli_.config());
@@ -259,32 +318,18 @@ class Run {
             write_whole(folder() + "/config.json", config.dump(2) + "\n");
         }
         log_.open(folder() + "/log.jsonl", resumed() ? step() : -1);
-        catch_signals();
     }
 
-    double seconds() const { return before_ + timer_.seconds(); }
-    bool out_of_time() const { return options_.max_time > 0 && seconds() >= options_.max_time; }
-
-    void log(const Metrics& metrics) { log_.append(metrics_json(metrics)); }
-
-    // Writes RUN/ckpt/step_N: `write(folder, state)` puts the files and adds to trainer.json; DONE comes
-    // last.
-    template <class Write>
-    void save(int64_t step, Write write) {
-        log_.sync();
-        save_checkpoint(folder(), step, {options_.keep_last, options_.keep_every},
-                        [&](const std::string& to) {
-                            Json state = {{"program", program_}, {"step", step}, {"time", seconds()}};
-                            write(to, state);
-                            write_whole(to + "/trainer.json", state.dump(2) + "\n");
-                        });
-        saved_ = step;
+    // The first of runs/NAME, runs/NAME-2, ... that take(folder) accepts.
+    template <class Take>
+    void choose_folder(Take take) {
+        options_.out = "runs/" + program_;
+        for (int n = 2; !take(options_.out); n++) options_.out = "runs/" + program_ + "-" + std::to_string(n);
     }
-    int64_t saved() const { return saved_; }  // step of the last save, -1 before
 
-  private:
     Cli& cli_;
     RunOptions& options_;
+    Ranks& ranks_;
     std::string program_, command_, checkpoint_;
     Json state_;
     bool ok_ = false;
@@ -293,26 +338,3 @@ class Run {
     Timer timer_;
     JsonlLog log_;
 };
-
-// What the run will take, by category, against what the machine has free. Errors: it cannot fit.
-inline void print_memory_plan(const std::vector<std::pair<std::string, double>>& plan,
-                              const std::string& hint) {
-    double total = 0, free = double(sysconf(_SC_AVPHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-    // What the system keeps as a cache of files it gives up on demand.
-    if (FILE* info = std::fopen("/proc/meminfo", "r")) {
-        char line[128];
-        long long kib;
-        while (std::fgets(line, sizeof line, info))
-            if (std::sscanf(line, "MemAvailable: %lld kB", &kib) == 1) free = double(kib) * 1024;
-        std::fclose(info);
-    }
-    std::string text;
-    for (const auto& [name, bytes] : plan) {
-        total += bytes;
-        text += (text.empty() ? "" : ", ") + name + " " + bytes_text(bytes);
-    }
-    std::printf("memory: %s; %s in all, %s free\n", text.c_str(), bytes_text(total).c_str(),
-                bytes_text(free).c_str());
-    if (total > free)
-        fail("this needs " + bytes_text(total) + " of memory, " + bytes_text(free) + " are free", hint);
-}

@@ -34,7 +34,19 @@ inline ModelConfig self_test_config(ModelConfig c, int window = 12) {
 template <class Device>
 SelfTest window_self_test(Model<Device>& model) {
     using T = typename Device::real;
+    using S = typename Device::stat;
     const ModelConfig& c = model.config;
+    // On the CPU the two engines agree bit for bit; on a GPU they add in different orders, to some places of T.
+    const double tolerance = Device::on_host ? 0 : sizeof(T) == 2 ? 0.05 : 1e-4;
+    auto agree = [&](const std::vector<S>& a, const std::vector<S>& b) {
+        double largest = 0, apart = 0;
+        for (size_t k = 0; k < a.size(); k++) {
+            largest = std::max(largest, std::fabs(double(b[k])));
+            const double gap = std::fabs(double(a[k]) - double(b[k]));
+            if (!(gap <= apart)) apart = gap;
+        }
+        return apart <= tolerance * largest;
+    };
     const size_t Q = size_t(c.heads + 2 * c.kv_heads) * size_t(c.head_dim),
                  A = size_t(c.heads) * size_t(c.head_dim), D = size_t(c.hidden);
     int widest = 1;
@@ -49,57 +61,70 @@ SelfTest window_self_test(Model<Device>& model) {
     batch.add(ids.data(), N);
 
     // 2 and 3, on each layer's own rows while the whole pass runs.
-    KvCache<T> one(model.dev, layer_windows(c), 1, N, c.kv_heads, c.head_dim);
-    Buffer<T, Device> rows(model.dev, size_t(N) * Q, Memory::workspace),
-        out(model.dev, size_t(N) * A, Memory::workspace),
-        lse(model.dev, size_t(N) * size_t(c.heads), Memory::workspace);
-    std::vector<T> base(A), decoded_row(A);
+    Device& dev = model.dev;
+    KvCache<Device> one(dev, layer_windows(c), 1, N, c.heads, c.kv_heads, c.head_dim);
+    Buffer<T, Device> rows(dev, size_t(N) * Q, Memory::workspace), out(dev, size_t(N) * A, Memory::workspace),
+        decoded_row(dev, A, Memory::workspace);
+    Buffer<S, Device> lse(dev, size_t(N) * size_t(c.heads), Memory::workspace);
+    Buffer<int, Device> ints(dev, 5, Memory::workspace);
+    const int start[5] = {0, N, 0, i, 0};  // a document of N tokens; slot 0; position i
+    dev.upload(ints.data(), start, sizeof start);
+    const int *bounds = ints.data(), *slot = bounds + 2, *position = bounds + 3;
+    auto read = [&](const T* from, size_t n) {
+        std::vector<S> space;
+        const S* values = dev.view(from, n, space);
+        return std::vector<S>(values, values + n);
+    };
     std::vector<int> wrong_pass, wrong_cache;
     model.forward(batch, [&](int layer, const T* qkv) {
         const Window w = model.window(layer);
+        const std::vector<S> all = read(qkv, size_t(N) * Q);
+        std::vector<S> pass_row, cache_row;
         // The output of query i when the key and value at j are others, by a whole pass and through the
         // cache.
         auto outputs = [&](int j) {
-            std::copy_n(qkv, size_t(N) * Q, rows.data());
-            for (size_t e = A; e < Q && j >= 0; e++) rows[size_t(j) * Q + e] += T(1);
-            attention_forward(model.dev, out.data(), lse.data(), rows.data(), {batch.start.data(), 1, N}, w,
-                              c.heads, c.kv_heads, c.head_dim);
-            const int slot = 0;
-            cache_prompt(model.dev, one, layer, slot, rows.data(), i, c.heads);
-            cache_append(model.dev, one, layer, rows.data() + size_t(i) * Q, &slot, &i, 1, c.heads);
-            attention_decode(model.dev, decoded_row.data(), rows.data() + size_t(i) * Q, one, layer, &slot,
-                             &i, 1, c.heads);
+            std::vector<S> changed = all;
+            for (size_t e = A; e < Q && j >= 0; e++) changed[size_t(j) * Q + e] += S(1);
+            dev.put(rows.data(), changed.data(), changed.size());
+            attention_forward(dev, out.data(), lse.data(), rows.data(), {bounds, 1, N}, w, c.heads,
+                              c.kv_heads, c.head_dim);
+            pass_row = read(out.data() + size_t(i) * A, A);
+            cache_prompt(dev, one, layer, 0, rows.data(), i, c.heads);
+            cache_append(dev, one, layer, rows.data() + size_t(i) * Q, slot, position, 1, c.heads);
+            attention_decode(dev, decoded_row.data(), rows.data() + size_t(i) * Q, one, layer, slot, position,
+                             1, c.heads);
+            cache_row = read(decoded_row.data(), A);
         };
-        auto row = [&] { return out.data() + size_t(i) * A; };
         outputs(-1);
-        std::copy_n(row(), A, base.begin());
-        bool pass = true, cache = decoded_row == base;
+        const std::vector<S> base = pass_row, cache_base = cache_row;
+        bool pass = true, cache = agree(cache_base, base);
         for (bool seen : {false, true}) {
             outputs(w.width == 0 ? (seen ? 0 : i + 1) : i - w.width + seen);
-            pass = pass && std::equal(base.begin(), base.end(), row()) != seen;
-            cache = cache && (decoded_row == base) != seen;
+            pass = pass && (base == pass_row) != seen;
+            cache = cache && (cache_base == cache_row) != seen;
         }
         if (!pass) wrong_pass.push_back(layer);
         if (!cache) wrong_cache.push_back(layer);
     });
-    std::vector<T> whole(model.hidden() + size_t(prompt) * D, model.hidden() + size_t(N) * D);
+    const std::vector<S> whole = read(model.hidden() + size_t(prompt) * D, size_t(N - prompt) * D);
 
     // 1
-    KvCache<T> cache(model.dev, layer_windows(c), 1, N, c.kv_heads, c.head_dim);
+    KvCache<Device> cache(dev, layer_windows(c), 1, N, c.heads, c.kv_heads, c.head_dim);
     batch.clear();
     batch.add(ids.data(), prompt);
-    model.forward(batch, [&](int layer, const T* qkv) {
-        cache_prompt(model.dev, cache, layer, 0, qkv, prompt, c.heads);
-    });
+    model.forward(batch,
+                  [&](int layer, const T* qkv) { cache_prompt(dev, cache, layer, 0, qkv, prompt, c.heads); });
     bool equal = true;
+    model.reserve_positions(N);
     for (int t = prompt; t < N; t++) {
-        const int slot = 0;
-        model.decode(&ids[size_t(t)], &t, 1, [&](int layer, T* att, const T* qkv) {
-            cache_append(model.dev, cache, layer, qkv, &slot, &t, 1, c.heads);
-            attention_decode(model.dev, att, qkv, cache, layer, &slot, &t, 1, c.heads);
+        const int step[3] = {ids[size_t(t)], 0, t};
+        dev.upload(ints.data(), step, sizeof step);
+        model.decode(bounds, bounds + 2, 1, [&](int layer, T* att, const T* qkv) {
+            cache_append(dev, cache, layer, qkv, bounds + 1, bounds + 2, 1, c.heads);
+            attention_decode(dev, att, qkv, cache, layer, bounds + 1, bounds + 2, 1, c.heads);
         });
-        equal = equal && std::equal(model.hidden(), model.hidden() + D,
-                                    whole.begin() + int64_t(t - prompt) * int64_t(D));
+        const auto of_pass = whole.begin() + int64_t(t - prompt) * int64_t(D);
+        equal = equal && agree(read(model.hidden(), D), std::vector<S>(of_pass, of_pass + int64_t(D)));
     }
 
     auto layers = [&](const std::vector<int>& wrong) {
@@ -107,7 +132,9 @@ SelfTest window_self_test(Model<Device>& model) {
         for (int l : wrong) text += (text.empty() ? ": layers " : ", ") + std::to_string(l);
         return text;
     };
-    test.check(equal, format("%d decoded tokens equal those of a whole pass, bit for bit", decoded));
+    test.check(equal, format("%d decoded tokens equal those of a whole pass%s", decoded,
+                             Device::on_host ? ", bit for bit"
+                                             : format(" to %g of the largest number", tolerance).c_str()));
     const bool slides = std::count(c.window.begin(), c.window.end(), 0) < c.layers;
     const bool full = std::count(c.window.begin(), c.window.end(), 0) > 0;
     std::string rule = slides ? "the key at i-W has no effect, the key at i-W+1 has" : "";

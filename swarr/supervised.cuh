@@ -30,9 +30,18 @@ struct SupervisedOptions {
             ->check(CLI::Range(0, 2));
     }
 
+    template <class Device>
+    void check_memory(const Device& device, const ModelConfig& config, int64_t longest, int ranks) const {
+        ::check_memory(device.free_memory(),
+                       {{"--max-tokens-per-pass", max_tokens, longest}, {"--recompute", recompute, 2}},
+                       [&](const std::vector<int64_t>& v) {
+                           return training_memory<Device>(config, int(v[0]), int(v[1]), ranks);
+                       });
+    }
+
     // Options that follow from the data.
     void settle(Cli& cli, const Dataset& data, const Dataset& val) {
-        if (epochs > 0 && !cli.given("--steps")) {
+        if (epochs > 0 && !cli.given("--steps") && cli.source("--steps") != "file") {
             train.steps = int64_t(std::ceil(epochs * double(data.sequences.size()) / double(batch_size)));
             cli.chosen("--steps", "from --epochs");
         }
@@ -53,16 +62,13 @@ inline void print_data(const Dataset& data, const Dataset& val) {
 // `evaluate(step, metrics)` is called after every validation. Returns false if it was stopped before the end.
 template <class Device, class Evaluate>
 bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOptions& options,
-                     Model<Device>& model, Trainer<Device>& trainer, const Dataset& data, const Dataset& val,
+                     Trainer<Device>& trainer, const Dataset& data, const Dataset& val,
                      const std::string& source, Evaluate evaluate) {
     trainer.packing = options.packing;
     if (run.resumed()) trainer.load(run.checkpoint(), run.state());
     run.start();
     auto save = [&](int64_t step) {
-        run.save(step, [&](const std::string& folder, Json& state) {
-            write_model_folder(model, source, folder);
-            trainer.save(folder, state);
-        });
+        run.save(step, [&](const std::string& folder, Json& state) { trainer.save(source, folder, state); });
     };
     Order order(data.sequences.size(), run_options.seed);
     Progress progress(options.train.steps);
@@ -77,7 +83,7 @@ bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOp
         UpdateResult update = trainer.update(loss);
         step++;
 
-        StepCost cost = step_cost(model.config, batch);
+        StepCost cost = step_cost(trainer.model.config, batch);
         double seconds = timer.seconds();
         Metrics metrics = {{"step", step},
                            {"epoch", double(step * options.batch_size) / double(data.sequences.size())},
@@ -92,7 +98,7 @@ bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOp
                            {"perf/flops", cost.flops}};
         progress.update(step, format("loss %.4f | norm %.3f | lr %.2e | %.0f tok/s", loss, update.grad_norm,
                                      update.lr, cost.tokens / seconds));
-        stopped = stop_requested() || run.out_of_time();
+        stopped = run.must_stop();
         const bool last = step == options.train.steps;
         const bool validate = last || (run_options.eval_every && step % run_options.eval_every == 0);
         if (validate && !val.sequences.empty()) {

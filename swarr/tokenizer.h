@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "added_tokens.h"
@@ -80,6 +81,7 @@ class Tokenizer {
         return id < 0 ? std::nullopt : std::optional<int>(id);
     }
 
+    // Whether decoding with skip_special leaves it out.
     bool is_special(int id) const { return id >= 0 && id < int(special_.size()) && special_[id]; }
     const std::vector<AddedToken>& added_tokens() const { return added_; }
     const BpeModel& model() const { return model_; }
@@ -169,6 +171,7 @@ void Tokenizer::split_added(const AddedTokenMatcher& matcher, std::string_view t
                             const std::vector<MarkedText::Range>& literal, std::vector<int>& out,
                             Gap gap) const {
     size_t done = 0, range = 0, from = 0;
+    size_t space_begin = 0, space_end = 0;  // whitespace that is known already, so that no run is read twice
     for (AddedTokenMatcher::Match match; !matcher.empty() && matcher.find(text, from, match);) {
         from = match.end;
         const AddedToken& token = added_[size_t(match.token)];
@@ -187,15 +190,21 @@ void Tokenizer::split_added(const AddedTokenMatcher& matcher, std::string_view t
                 if (!(flags[utf8_take(p)] & char_space)) break;
                 begin = before;
             }
+            begin = std::max(begin, done);
         }
         if (token.strip_right) {
-            for (const char *p = text.data() + end, *stop = text.data() + text.size(); p < stop;) {
-                if (!(flags[utf8_take(p)] & char_space)) break;
-                end = size_t(p - text.data());
+            if (end < space_begin || end > space_end) {
+                space_begin = space_end = end;
+                for (const char *p = text.data() + end, *stop = text.data() + text.size(); p < stop;) {
+                    if (!(flags[utf8_take(p)] & char_space)) break;
+                    space_end = size_t(p - text.data());
+                }
             }
+            end = space_end;
         }
         if (done < begin) gap(done, begin);
-        out.push_back(token.id);
+        // Whitespace that an earlier token took leaves nothing of a token that is made of it.
+        if (begin < end) out.push_back(token.id);
         done = end;
     }
     if (done < text.size()) gap(done, text.size());
@@ -410,7 +419,11 @@ class TokenizerReader {
                      key == "byte_fallback") &&
                     !off)
                     refuse("model " + key, setting.dump());
-                if (key == "unk_token" && setting.is_string()) unknown = setting.get<std::string>();
+                bool kind = key == "unk_token" ? setting.is_string() : setting.is_boolean();
+                if ((key == "unk_token" || key == "fuse_unk" || key == "ignore_merges") &&
+                    !(kind || setting.is_null()))
+                    refuse("model " + key, setting.dump());
+                if (key == "unk_token" && kind) unknown = setting.get<std::string>();
                 if (key == "fuse_unk") tok_.model_.fuse_unknown = setting == true;
                 if (key == "ignore_merges") tok_.model_.whole_first = setting == true;
             }
@@ -493,6 +506,8 @@ class TokenizerReader {
     void read_added_tokens(const Json& list) {
         if (list.is_null()) return;
         if (!list.is_array()) wrong("added_tokens", "not a list");
+        std::unordered_map<std::string, bool> contents;  // whether each is special
+        std::vector<std::string> all_seen;
         int next_id =
             -1;  // the id that the reference would give: it goes by position, not by the file's number
         for (const Json& entry : list) {
@@ -505,15 +520,18 @@ class TokenizerReader {
             token.content = content.get<std::string>();
             token.id = id.get<int>();
             std::string part = "added token " + ::quoted(token.content);
-            token.special = flag(entry, "special", false, part);
-            token.normalized = flag(entry, "normalized", !token.special, part);
-            token.strip_left = flag(entry, "lstrip", false, part);
-            token.strip_right = flag(entry, "rstrip", false, part);
-            if (flag(entry, "single_word", false, part)) refuse(part, "single_word");
+            auto given = [&](const char* key) {  // the reference has no standard value for these either
+                if (get(entry, key).is_null()) wrong(part, "no " + ::quoted(key));
+                return flag(entry, key, false, part);
+            };
+            token.special = given("special");
+            token.normalized = given("normalized");
+            token.strip_left = given("lstrip");
+            token.strip_right = given("rstrip");
+            if (given("single_word")) refuse(part, "single_word");
             if (token.content.empty()) continue;
-            for (const AddedToken& other : tok_.added_)
-                if (other.content == token.content)
-                    wrong("added_tokens", "two entries " + ::quoted(token.content));
+            if (!contents.emplace(token.content, token.special).second)
+                wrong("added_tokens", "two entries " + ::quoted(token.content));
 
             int expected = tok_.model_.find_spelled(token.content);
             bool in_vocabulary = expected >= 0;
@@ -525,17 +543,21 @@ class TokenizerReader {
                      "vocabulary's");
             // A normalized token is matched, and shown, in its normalized form.
             std::string seen = token.normalized && tok_.nfc_ ? normalize_nfc(token.content) : token.content;
-            if (!in_vocabulary) {
-                if (tok_.model_.has(token.id)) wrong("added_tokens", part + ": its id is another token's");
-                tok_.model_.add_unlisted(token.id, seen);
-            }
+            if (!in_vocabulary && tok_.model_.has(token.id))
+                wrong("added_tokens", part + ": its id is another token's");
+            if (!in_vocabulary || seen != token.content) tok_.model_.add_unlisted(token.id, seen);
             next_id = std::max(next_id, token.id + 1);
             (token.normalized ? tok_.after_nfc_ : tok_.raw_).add(seen, int(tok_.added_.size()));
-            if (token.special) {
-                if (token.id >= int(tok_.special_.size())) tok_.special_.resize(size_t(token.id) + 1, 0);
-                tok_.special_[size_t(token.id)] = 1;
-            }
+            all_seen.push_back(std::move(seen));
             tok_.added_.push_back(token);
+        }
+        // The reference asks whether the token as it is shown is the name of a special one.
+        for (size_t i = 0; i < all_seen.size(); i++) {
+            auto it = contents.find(all_seen[i]);
+            if (it == contents.end() || !it->second) continue;
+            size_t id = size_t(tok_.added_[i].id);
+            if (id >= tok_.special_.size()) tok_.special_.resize(id + 1, 0);
+            tok_.special_[id] = 1;
         }
     }
 

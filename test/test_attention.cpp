@@ -158,7 +158,10 @@ TEST_CASE("attention: packing and threads change no bit", "[attention]") {
     const std::vector<int> cu = {0, 70, 71, 300, 300, 331, 363, 396};
     const size_t N = cu.back();
     for (Sizes s : {Sizes{4, 2, 16}, Sizes{7, 1, 8}, Sizes{2, 2, 64}})
-        for (Window w : {Window{0, 0}, Window{16, 0}, Window{33, 3}}) {
+        // The edges of windows, tiles (32 keys) and documents (70 and 229 tokens).
+        for (Window w : {Window{0, 0}, Window{1, 0}, Window{2, 1}, Window{16, 0}, Window{31, 0},
+                         Window{32, 0}, Window{33, 3}, Window{69, 0}, Window{70, 0}, Window{71, 0},
+                         Window{228, 2}, Window{229, 0}, Window{230, 0}}) {
             auto qkv = random_array<float>(N * s.row(), 5), dout = random_array<float>(N * s.H * s.E, 6);
             Result<float> packed;
             for (int threads : {1, 2, 3, 16}) {  // with 16 the gradient is cut into more tasks

@@ -233,6 +233,14 @@ TEST_CASE("conversations without a place in the template are refused with their 
           "messages[0]: \"content\" is number, not text");
     CHECK(refused(chat, {{{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({1})}}}) ==
           "a tool call without name and arguments (found: a number, not an object)");
+    CHECK(refused(chat, {{{"role", "assistant"}, {"content", "x"}, {"tool_calls", {{"name", "f"}}}}}) ==
+          "messages[0]: \"tool_calls\" is object, not a list");
+    Json call = {{"name", "f"}, {"arguments", Json::object()}};
+    CHECK(refused(chat, {{{"role", "user"}, {"tool_calls", Json::array({call})}}}) ==
+          "messages[0]: \"content\" is missing, not text");
+    for (Json tools : {Json::object(), Json("x"), Json(false)})
+        CHECK(error_of([&] { chat.render(talk({question}), tools); }) ==
+              std::string("\"tools\" is ") + tools.type_name() + ", not a list");
     CHECK(refused(ChatTemplate::named("plain"), {{{"role", "tool"}, {"content", "x"}}}) ==
           "messages[0]: role \"tool\" has no place in the template plain");
 }
@@ -254,13 +262,9 @@ TEST_CASE("numbers in tool calls are written as Python writes them") {
           "{\"a\": [1, true, null, \"\u00e9\\\"\\n\"], \"b\": {}}");
 }
 
-TEST_CASE("the tokenizer program") {
+TEST_CASE("the tokenizer program", "[program]") {
     Folder folder;
     folder.write("tokenizer_config.json", {{"eos_token", "<|endoftext|>"}});
-    if (!std::filesystem::exists(program_path("tokenizer"))) {
-        std::printf("skipped: %s is not built\n", program_path("tokenizer").c_str());
-        return;
-    }
     ProgramResult r;
     auto run = [&](const std::string& arguments) { r = run_in(folder.path, "tokenizer", arguments); };
     run("--help");
@@ -284,7 +288,24 @@ TEST_CASE("the tokenizer program") {
     CHECK(r.out == ids + "\n");
     run("encode --quiet --show --tokenizer . text.txt");
     CHECK(r.out.find("|<|im_end|>|x") != std::string::npos);
+    folder.put("controls.txt", "a\x1b[2J\n\x7f\tb\r");
+    run("encode --quiet --show --tokenizer . controls.txt");
+    for (const char* shown : {"<1b>", "<7f>", "<0d>", "\n", "\t"})
+        CHECK(r.out.find(shown) != std::string::npos);
+    CHECK(r.out.find('\x1b') == std::string::npos);
+    // A full disk is an error even where the output is small.
+    for (const char* command : {"encode --quiet", "encode --quiet --show", "count"}) {
+        run(std::string(command) + " --tokenizer . text.txt >/dev/full 2>said || exit $?; :");
+        CHECK(r.code == 1);
+        CHECK(bytes_of_file(folder / "said").find("cannot write to standard output") != std::string::npos);
+    }
+    run("encode --lines --quiet --tokenizer . /tmp");
+    CHECK(r.code == 1);
+    run("decode --tokenizer . /tmp");
+    CHECK(r.code == 1);
     folder.put("ids.txt", "[" + ids + "]");
+    run("decode --tokenizer . ids.txt >/dev/full 2>said || exit $?; :");
+    CHECK(r.code == 1);
     run("decode --tokenizer . ids.txt");
     CHECK(r.out == text);
     run("decode --skip-special --tokenizer . ids.txt");
@@ -293,6 +314,27 @@ TEST_CASE("the tokenizer program") {
     run("decode --tokenizer . ids.txt");
     CHECK(r.code == 1);
     CHECK(r.err.find("\"x3\" is no token id") != std::string::npos);
+    // Ids without a token: an error with the place, or left out when asked for.
+    const std::string end = std::to_string(tok.vocab_size());
+    folder.put("ids.txt", ids + " " + end);
+    run("decode --tokenizer . ids.txt");
+    CHECK(r.code == 1);
+    CHECK(r.err.find("error: tokenizer: ids.txt: no token has id " + end + ", number " +
+                     std::to_string(tok.encode(text).size() + 1) + " of the ids") == 0);
+    run("decode --skip-unknown --tokenizer . ids.txt");
+    CHECK(r.code == 0);
+    CHECK(r.out == text);
+    folder.put("ids.jsonl", "{\"ids\":[0]}\n{\"ids\":[0,-5]}\n");
+    run("decode --tokenizer . --jsonl ids.jsonl");
+    CHECK(r.code == 1);
+    CHECK(r.err.find("ids.jsonl:2: no token has id -5, number 2 of the ids") != std::string::npos);
+    run("decode --skip-unknown --tokenizer . --jsonl ids.jsonl");
+    CHECK(r.code == 0);
+    for (const char* ids : {"null", "{\"a\":5}", "5", "[1.5]", "[18446744073709551615]"}) {
+        folder.put("ids.jsonl", std::string("{\"ids\":") + ids + "}\n");
+        run("decode --skip-unknown --tokenizer . --jsonl ids.jsonl");
+        CHECK(r.code == 1);
+    }
 
     // Many lines on several threads, in order.
     std::string lines, want;
@@ -323,6 +365,17 @@ TEST_CASE("the tokenizer program") {
     folder.put("chat.jsonl", chat);
     run("chat --quiet --tokenizer . --jsonl chat.jsonl");
     CHECK(r.out == want);
+    folder.put("chat.jsonl",
+               Json{{"messages", talk({question})}, {"template", "qwen3"}, {"tools", nullptr}}.dump() + "\n" +
+                   Json{{"messages", talk({question})},
+                        {"template", "qwen3"},
+                        {"add_generation_prompt", nullptr},
+                        {"enable_thinking", nullptr}}
+                       .dump() +
+                   "\n");
+    run("chat --quiet --tokenizer . --jsonl chat.jsonl");
+    CHECK(r.code == 0);
+    CHECK(r.out.substr(0, r.out.size() / 2) == r.out.substr(r.out.size() / 2));  // null is "not given"
     folder.put("chat.jsonl", "{\"messages\": []}\n");
     run("chat --tokenizer . --jsonl chat.jsonl");
     CHECK(r.code == 1);
@@ -336,4 +389,12 @@ TEST_CASE("the tokenizer program") {
     CHECK(r.out.find(" 264\n") != std::string::npos);
     run("train --out new --vocab-size 265 train.txt");
     CHECK(r.code == 1);
+    // Options before files: --special takes one value and leaves the files.
+    run("train --out two --vocab-size 266 --special '<a>' --special '<b>' train.txt");
+    CHECK(r.code == 0);
+    Json two = read_json(folder / "two/tokenizer.json");
+    REQUIRE(two["added_tokens"].size() == 2);
+    CHECK(two["added_tokens"][1]["content"] == "<b>");
+    CHECK(two["model"]["merges"].size() == 8);
+    CHECK(read_json(folder / "two/tokenizer_config.json")["eos_token"] == "<a>");
 }

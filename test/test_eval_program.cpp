@@ -28,7 +28,7 @@ void put_model(const ScratchFolder& dir, const std::string& folder, uint64_t see
     Model<Cpu> m(dev, c);
     m.initialize(seed);
     for (size_t i = 0; i < m.layout.matrices; i++) m.params()[i] *= 12;  // texts that are not all alike
-    write_model_folder(m, dir / folder, dir / folder);
+    write_model_folder(m, m.params(), dir / folder, dir / folder);
 }
 
 void put_problems(const ScratchFolder& dir, const std::string& name, int n) {
@@ -255,6 +255,10 @@ TEST_CASE("eval: errors, their hints and exit codes", "[program]") {
     };
     expect("--no-such-flag", 2, "");
     expect("--samples 0", 2, "");
+    for (const char* name : {"--slots", "--samples", "--max-tokens-per-pass", "--max-new-tokens"})
+        expect(std::string(name) + " 1000000000000", 2,
+               std::string(name) + ": Value 1000000000000 not in range");
+    expect("--seed -1", 2, "--seed: Value -1 is not a whole number");
     expect("--slots none", 2, "");
     expect("--compare a", 2, "");
     expect("--model nowhere --data set.jsonl", 1, "nowhere: no such folder");
@@ -266,7 +270,7 @@ TEST_CASE("eval: errors, their hints and exit codes", "[program]") {
     expect("--model m --data set.jsonl,other/set.jsonl", 2, "--data: two sets are called \"set\"");
     expect("--model m --data set.jsonl --temperature -1", 2, "--temperature -1 is not between 0 and 100");
     expect("--model m --data set.jsonl --top-p 0", 2, "--top-p 0 is not in (0, 1]");
-    expect("--model m --data set.jsonl --slots 0", 2, "--slots 0 is not between 1 and 65536");
+    expect("--model m --data set.jsonl --slots 0", 2, "--slots: Value 0 not in range");
     expect("--model m --data set.jsonl --temperature 0 --samples 4", 2,
            "--samples 4 at --temperature 0 would all be equal");
     expect("--model m --data set.jsonl --answer-format box", 1,

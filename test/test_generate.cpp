@@ -104,7 +104,7 @@ std::vector<float> trainer_logp(Model<Cpu>& m, const std::vector<int>& prompt, c
     const size_t first = 3 + prompt.size() - 1;
     for (size_t i = 0; i < answer.size(); i++) target[first + i] = answer[i];
     std::vector<float> logp(size_t(b.tokens()));
-    TokenLossWorkspace<float> workspace(m.dev, b.tokens(), c.hidden, c.vocab);
+    TokenLossWorkspace<CpuDevice<float>> workspace(m.dev, b.tokens(), c.hidden, c.vocab);
     TokenLoss<float> loss;
     loss.N = b.tokens(), loss.D = c.hidden, loss.V = c.vocab;
     loss.x = m.hidden(), loss.w = m.head(), loss.targets = target.data();
@@ -154,7 +154,8 @@ TEST_CASE("generate: texts do not depend on slots, passes, neighbours or threads
 
 TEST_CASE("generate: log-probabilities equal the trainer's bit for bit", "[generate]") {
     Threads one(1);
-    for (int window : {1, 31, 32, 33, 0}) {
+    // Tiles of keys have 32; prompts have 3, 45, 1 and 90 tokens, and texts 100 more.
+    for (int window : {1, 2, 31, 32, 33, 44, 45, 46, 102, 103, 104, 0}) {
         Cpu dev;
         Model<Cpu> m(dev, small_config(window));
         fill(m);

@@ -23,7 +23,7 @@ std::vector<float> trained(const std::vector<float>& qkv, int N, Window w, Sizes
     return out;
 }
 
-void poison(KvCache<float>& cache) {
+void poison(KvCache<Cpu>& cache) {
     std::fill_n(cache.data(), cache.size(), NAN);
 }
 
@@ -40,12 +40,12 @@ TEST_CASE("decoding equals training bit for bit", "[kv_cache]") {
         for (int sinks : {0, 1, 3, B + 1})
             for (Sizes s : {Sizes{4, 2, 16}, Sizes{7, 1, 8}, Sizes{2, 2, 34}, Sizes{11, 1, 16}}) {
                 const Window w{width, sinks};
-                const int N = std::max(3 * width, 100) + 7;
+                const int N = std::max(4 * width, 100);
                 INFO("window " << width << ", sinks " << sinks << ", H " << s.H << ", E " << s.E);
                 auto qkv = random_array<float>(N * s.row(), i++);
                 auto want = trained(qkv, N, w, s);
                 Cpu device;
-                KvCache<float> cache(device, {w}, 1, N, s.G, s.E);
+                KvCache<Cpu> cache(device, {w}, 1, N, s.H, s.G, s.E);
                 poison(cache);
                 const int slot = 0;
                 std::vector<float> out(s.out());
@@ -59,12 +59,42 @@ TEST_CASE("decoding equals training bit for bit", "[kv_cache]") {
             }
 }
 
+TEST_CASE("a prompt read at once, then decoding, at every edge of window, tile and text", "[kv_cache]") {
+    const int B = attention::tile;
+    int i = 0;
+    for (int N : {2, B - 1, B, B + 1, 3 * B + 5})
+        for (int width : {1, 2, B - 1, B, B + 1, N - 1, N, N + 1, 0})
+            for (int sinks : {0, 3}) {
+                const Sizes s = i % 2 ? Sizes{4, 2, 16} : Sizes{7, 1, 8};
+                const Window w{width, sinks};
+                auto qkv = random_array<float>(N * s.row(), 300 + i++);
+                auto want = trained(qkv, N, w, s);
+                for (int prompt : {1, width - 1, width, width + 1, N - 1}) {
+                    if (prompt < 1 || prompt >= N) continue;
+                    INFO("window " << width << ", sinks " << sinks << ", T " << N << ", prompt " << prompt);
+                    Cpu device;
+                    KvCache<Cpu> cache(device, {w}, 1, N, s.H, s.G, s.E);
+                    poison(cache);
+                    cache_prompt(device, cache, 0, 0, qkv.data(), prompt, s.H);
+                    const int slot = 0;
+                    std::vector<float> out(s.out());
+                    bool same = true;
+                    for (int t = prompt; t < N; t++) {
+                        cache_append(device, cache, 0, &qkv[t * s.row()], &slot, &t, 1, s.H);
+                        attention_decode(device, out.data(), &qkv[t * s.row()], cache, 0, &slot, &t, 1, s.H);
+                        same = same && same_bits(out.data(), &want[t * s.out()], s.out());
+                    }
+                    CHECK(same);
+                }
+            }
+}
+
 TEST_CASE("slots at different positions, after prompts, reused and shared", "[kv_cache]") {
     const Sizes s{4, 2, 16};
     const std::vector<Window> windows = {{16, 0}, {0, 0}, {40, 1}};
     const int L = int(windows.size()), limit = 300, samples = 3;
     Cpu device;
-    KvCache<float> cache(device, windows, 4, limit, s.G, s.E);
+    KvCache<Cpu> cache(device, windows, 4, limit, s.H, s.G, s.E);
     poison(cache);
     for (int round = 0; round < 2; round++)  // the second finds the numbers of the first in its memory
         for (int prompt : {1, 31, 32, 33, 64, 130}) {
@@ -112,7 +142,7 @@ TEST_CASE("threads change no bit of decoding", "[kv_cache]") {
     const int N = 700, before = omp_get_max_threads();
     auto qkv = random_array<float>(N * s.row(), 5);
     Cpu device;
-    KvCache<float> cache(device, {Window{}}, 2, N, s.G, s.E);
+    KvCache<Cpu> cache(device, {Window{}}, 2, N, s.H, s.G, s.E);
     for (int slot = 0; slot < 2; slot++) cache_prompt(device, cache, 0, slot, qkv.data(), N, s.H);
     const int slots[2] = {0, 1}, positions[2] = {N - 1, N - 200};
     std::vector<float> rows(qkv.end() - s.row(), qkv.end());
@@ -130,19 +160,19 @@ TEST_CASE("bytes of a slot are flat beyond the window", "[kv_cache]") {
     const std::vector<Window> sliding(4, Window{100, 3});
     const size_t tile = size_t(attention::tile) * 2 * 16 * sizeof(float);
     // 100 keys touch at most 5 tiles of 32, and sinks one more
-    CHECK(KvCache<float>::bytes_per_slot(sliding, 1000, 2, 16) == 4 * 6 * 2 * tile);
-    CHECK(KvCache<float>::bytes_per_slot(sliding, 100000, 2, 16) == 4 * 6 * 2 * tile);
-    CHECK(KvCache<float>::bytes_per_slot(sliding, 64, 2, 16) == 4 * 2 * 2 * tile);
-    CHECK(KvCache<float>::bytes_per_slot({Window{}}, 1000, 2, 16) == 32 * 2 * tile);
-    CHECK(KvCache<float>::bytes_per_slot({Window{}}, 2000, 2, 16) == 63 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot(sliding, 1000, 4, 2, 16) == 4 * 6 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot(sliding, 100000, 4, 2, 16) == 4 * 6 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot(sliding, 64, 4, 2, 16) == 4 * 2 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot({Window{}}, 1000, 4, 2, 16) == 32 * 2 * tile);
+    CHECK(KvCache<Cpu>::bytes_per_slot({Window{}}, 2000, 4, 2, 16) == 63 * 2 * tile);
     Cpu device;
-    KvCache<float> cache(device, sliding, 3, 1000, 2, 16);
-    CHECK(device.memory.now[int(Memory::cache)] == 3 * KvCache<float>::bytes_per_slot(sliding, 1000, 2, 16));
+    KvCache<Cpu> cache(device, sliding, 3, 1000, 4, 2, 16);
+    CHECK(device.memory.now[int(Memory::cache)] == 3 * KvCache<Cpu>::bytes_per_slot(sliding, 1000, 4, 2, 16));
 }
 
 TEST_CASE("the cache refuses what it has no room for", "[kv_cache]") {
     Cpu device;
-    KvCache<float> cache(device, {Window{16, 0}}, 2, 64, 1, 8);
+    KvCache<Cpu> cache(device, {Window{16, 0}}, 2, 64, 1, 1, 8);
     std::vector<float> qkv(65 * 24), out(8);
     const int good = 0;
     for (int bad : {-1, 2})

@@ -13,7 +13,7 @@ struct Setting {
     ModelSource source{"data/ledger/base", ModelOptions{}};
     LocalityScorer<Cpu> scorer{device, source.config, source.folder};
     Model<Cpu> model{device, source.config};
-    TokenLossWorkspace<float> workspace{device, 256, source.config.hidden, source.config.vocab};
+    TokenLossWorkspace<CpuDevice<float>> workspace{device, 256, source.config.hidden, source.config.vocab};
 
     Setting() { model.load(source.folder); }
     LocalityText text(const std::string& prompt, const std::string& answer) {
@@ -28,12 +28,12 @@ struct Setting {
         Batch batch;
         batch.add(context.data(), int(context.size()));
         std::vector<int> target(context.size(), -1);
-        target.back() = id;
+        target.at(context.size() - 1) = id;
         std::vector<float> logp(context.size());
         TokenLoss<float> args;
         args.targets = target.data();
         args.logp = logp.data();
-        loss_pass(model, workspace, batch, args, false);
+        loss_pass(model, workspace, batch, args);
         return std::exp(double(logp.back()));
     }
 };
@@ -156,7 +156,7 @@ TEST_CASE("locality: strided and masked forms", "[locality]") {
             TokenLoss<float> args;
             args.targets = target.data();
             args.logp = logp.data();
-            loss_pass(narrow, s.workspace, batch, args, false);
+            loss_pass(narrow, s.workspace, batch, args);
             for (size_t i = 0; i < masked[d].full.size(); i++)
                 REQUIRE(masked[d].cut[w][i] ==
                         Approx(std::exp(double(logp[i + size_t(texts[d].prompt) - 1]))).margin(1e-6));
@@ -223,6 +223,11 @@ TEST_CASE("locality: the program", "[locality][program]") {
     REQUIRE(r.code == 2);
     REQUIRE(r.err.find("error: locality: --windows: 0 is not a window\nhint: windows start at 1") !=
             std::string::npos);
+    r = locality("--scorer " + base + " --set data=" + data + " --windows 4,2000000000");
+    REQUIRE(r.code == 2);
+    REQUIRE(r.err.find("--windows: 2000000000 is not a window") != std::string::npos);
+    r = locality("--scorer " + base + " --set data=" + data + " --max-tokens-per-pass 100000000");
+    REQUIRE(r.code == 2);
     r = locality("--scorer " + base + " --set x=" + data + " --stride 4 --truncation masked");
     REQUIRE(r.code == 2);
     REQUIRE(r.err.find("--stride has no meaning with --truncation masked") != std::string::npos);

@@ -183,6 +183,12 @@ TEST_CASE("rl_cispo: refused options say why", "[program][rl]") {
             "--cispo-weight-min 3 is above --cispo-weight-max 2");
     refused("--rollout-weight-max 2", "--rollout-weight-max needs --old-logprobs recompute");
     refused("--truncated maybe", "--truncated");
+    for (const char* name : {"--group-size", "--prompts-per-step", "--val-samples", "--minibatch", "--slots",
+                             "--overlong-buffer", "--max-new-tokens", "--max-tokens-per-pass"})
+        refused(std::string(name) + " 1000000000000",
+                std::string(name) + ": Value 1000000000000 not in range");
+    refused("--prompts-per-step 1000000 --group-size 1000",
+            "--prompts-per-step 1000000 times --group-size 1000 are 1000000000 answers a step");
     REQUIRE(rl(dir, "--model " + base).err.find("--model and --data are both needed") != std::string::npos);
     REQUIRE(rl(dir, "--explain actor/clip_ratio").out.find("actor/clip_ratio: share of tokens") == 0);
     REQUIRE(rl(dir, "--explain nothing").err.find("no metric is called \"nothing\"") != std::string::npos);

@@ -9,7 +9,7 @@ TEST_CASE("rope turns halves of query and key heads, and no value", "[rope]") {
     const int N = 5, H = 3, G = 1, E = 8, Q = (H + 2 * G) * E;
     const int position[N] = {0, 1, 2, 0, 900};  // two documents
     CpuDevice<double> device;
-    RopeTable<double> table(device, 1000, E, 10000.0);
+    RopeTable<CpuDevice<double>> table(device, 1000, E, 10000.0);
     auto before = random_array(N * Q, 1), after = before;
     rope_forward(device, after.data(), position, table, N, H, G, E);
     for (int t = 0; t < N; t++)
@@ -30,7 +30,7 @@ TEST_CASE("rope gradient by finite differences", "[rope]") {
     const int N = 3, H = 2, G = 1, E = 6, Q = (H + 2 * G) * E;
     const int position[N] = {7, 8, 31};
     CpuDevice<double> device;
-    RopeTable<double> table(device, 32, E, 1000000.0);
+    RopeTable<CpuDevice<double>> table(device, 32, E, 1000000.0);
     auto x = random_array(N * Q, 2), dy = random_array(N * Q, 3), gradient = dy;
     rope_backward(device, gradient.data(), position, table, N, H, G, E);
     auto loss = [&] {
@@ -44,7 +44,7 @@ TEST_CASE("rope gradient by finite differences", "[rope]") {
 TEST_CASE("rope: scores depend on the distance alone", "[rope]") {
     const int H = 1, G = 1, E = 64, Q = (H + 2 * G) * E;
     CpuDevice<double> device;
-    RopeTable<double> table(device, 2000, E, 10000.0);
+    RopeTable<CpuDevice<double>> table(device, 2000, E, 10000.0);
     auto x = random_array(2 * Q, 4);
     auto score = [&](int q, int k) {
         auto y = x;
@@ -62,7 +62,7 @@ TEST_CASE("rope: angles rounded as transformers rounds them", "[rope]") {
     // float32 inv_freq of theta 10000 and E 8 is 1, 0.1, 0.01, 0.001 rounded to float; then one float
     // product.
     CpuDevice<float> device;
-    RopeTable<float> table(device, 30001, 8, 10000.0);
+    RopeTable<CpuDevice<float>> table(device, 30001, 8, 10000.0);
     const float frequency[] = {1.0f, 0.1f, 0.01f, 0.001f};
     for (int i = 0; i < 4; i++) {
         const float angle = 30000.0f * frequency[i];
@@ -73,9 +73,9 @@ TEST_CASE("rope: angles rounded as transformers rounds them", "[rope]") {
 
 TEST_CASE("rope: errors", "[rope]") {
     CpuDevice<float> device;
-    CHECK_THROWS_WITH(RopeTable<float>(device, 4, 7, 10000.0),
+    CHECK_THROWS_WITH(RopeTable<CpuDevice<float>>(device, 4, 7, 10000.0),
                       "rotary positions need an even head size, not 7");
-    RopeTable<float> table(device, 4, 2, 10000.0);
+    RopeTable<CpuDevice<float>> table(device, 4, 2, 10000.0);
     std::vector<float> qkv(6);
     for (int p : {-1, 4}) CHECK_THROWS_AS(rope_forward(device, qkv.data(), &p, table, 1, 1, 1, 2), Error);
 }

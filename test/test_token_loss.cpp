@@ -45,7 +45,8 @@ struct Head {
         dx.assign(size_t(N) * D, NAN), dw.assign(size_t(V) * D, T(0.5));
     }
     // Tokens [first, first + count) as a call of their own.
-    TokenLossSum run(int first, int count, TokenLossWorkspace<T>& workspace, bool gradients = true) {
+    TokenLossSum run(int first, int count, TokenLossWorkspace<CpuDevice<T>>& workspace,
+                     bool gradients = true) {
         pack_weight(device, packed.data(), w.data(), V, D);
         TokenLoss<T> t = args;
         t.N = count;
@@ -58,7 +59,7 @@ struct Head {
         return token_loss_forward_backward(device, workspace, t);
     }
     TokenLossSum run(bool gradients = true) {
-        TokenLossWorkspace<T> workspace(device, N, D, V);
+        TokenLossWorkspace<CpuDevice<T>> workspace(device, N, D, V);
         return run(0, N, workspace, gradients);
     }
 };
@@ -189,7 +190,7 @@ TEST_CASE("token_loss: the same bits for any chunk, micro-batch and threads", "[
     Head<float> cut(N, D, V);
     cispo(cut);
     for (int chunk : {1, 5, tile_rows, tile_rows + 1}) {
-        TokenLossWorkspace<float> workspace(cut.device, chunk, D, V);
+        TokenLossWorkspace<CpuDevice<float>> workspace(cut.device, chunk, D, V);
         cut.clear();
         REQUIRE(cut.run(0, N, workspace).loss == loss);
         require_equal(cut);

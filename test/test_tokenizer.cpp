@@ -8,6 +8,7 @@
 
 #include "bpe_train.h"
 #include "catch.h"
+#include "rng.h"
 #include "scratch.h"
 
 namespace {
@@ -68,6 +69,28 @@ void contains(const std::string& text, const std::string& part) {
     CHECK(text.find(part) != std::string::npos);
 }
 
+// Random pieces of `letters`, most of them short enough for the scan, some for the lists by rank.
+void check_merges(const Json& file, const std::string& letters, uint32_t seed, int pieces) {
+    Tokenizer tok = Tokenizer::parse(file.dump(), "t");
+    const BpeModel& m = tok.model();
+    std::map<std::pair<int, int>, std::pair<int, int>> merges;
+    int rank = 0;
+    for (std::string merge : file["model"]["merges"]) {
+        size_t space = merge.find(' ');
+        std::string left = merge.substr(0, space), right = merge.substr(space + 1);
+        merges[{m.find_spelled(left), m.find_spelled(right)}] = {rank++, m.find_spelled(left + right)};
+    }
+    Rng rng(seed, Stream::test);
+    for (int i = 0; i < pieces; i++) {
+        std::string piece;
+        for (uint32_t n = 1 + uint32_t(rng.below(i % 10 ? 60 : 400)); n > 0; n--)
+            piece += letters[size_t(rng.below(uint32_t(letters.size())))];
+        std::vector<int> ids;
+        m.encode(piece, ids);
+        REQUIRE(ids == merged_by_definition(m, merges, piece));
+    }
+}
+
 }  // namespace
 
 TEST_CASE("golden encodings and decodings of every kind of tokenizer.json") {
@@ -86,6 +109,24 @@ TEST_CASE("golden encodings and decodings of every kind of tokenizer.json") {
     }
 }
 
+TEST_CASE("a space before the text, but none before nothing: between added tokens of either kind") {
+    Json file = golden()["base"];
+    for (const Json& variant : golden()["variants"]) {
+        if (variant["name"] == "normalized") file["added_tokens"] = variant["root"]["added_tokens"];
+        if (variant["name"] == "gpt2") file["pre_tokenizer"] = variant["root"]["pre_tokenizer"];
+    }
+    REQUIRE(file["pre_tokenizer"]["add_prefix_space"] == true);
+    Tokenizer tok = Tokenizer::parse(file.dump(), "t");
+    for (const AddedToken& added : tok.added_tokens()) {  // some are sought after normalization
+        const std::string token = added.content;
+        const int id = added.id;
+        INFO(token);
+        CHECK(tok.encode(token + token) == std::vector<int>{id, id});
+    }
+    CHECK(tok.decode(tok.encode("<|im_end|>a<|im_end|>")) == "<|im_end|> a<|im_end|>");
+    CHECK(tok.encode("") == std::vector<int>{});
+}
+
 TEST_CASE("merges as pairs are merges as text") {
     Json file = golden()["base"];
     for (Json& merge : file["model"]["merges"]) {
@@ -98,33 +139,85 @@ TEST_CASE("merges as pairs are merges as text") {
         CHECK(pairs.encode(c["text"].get<std::string>()) == lines.encode(c["text"].get<std::string>()));
 }
 
+TEST_CASE("other spellings of the same file: escapes, matches kept instead of cut at") {
+    Json file = golden()["base"];
+    file["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed";
+    file["pre_tokenizer"]["pretokenizers"][0]["invert"] = true;
+    Tokenizer other = Tokenizer::parse(file.dump(1, '\t', true), "escaped"), tok = base();
+    for (const Json& c : golden()["variants"][0]["cases"])
+        CHECK(other.encode(c["text"].get<std::string>()) == tok.encode(c["text"].get<std::string>()));
+    file["added_tokens"] = Json::array();
+    file["model"]["vocab"]["\U0001f600"] = 480;  // in the file: \ud83d\ude00
+    CHECK(Tokenizer::parse(file.dump(-1, ' ', true), "pair").id_of("\U0001f600") == 480);
+}
+
 TEST_CASE("short and long pieces are merged by definition, whatever the order of the merges") {
-    for (const Json& variant : golden()["variants"]) {
-        if (variant["name"] != "base" && variant["name"] != "merges_shuffled") continue;
-        Json file = variant_file(variant);
-        Tokenizer tok = Tokenizer::parse(file.dump(), "t");
-        std::map<std::pair<int, int>, std::pair<int, int>> merges;
-        int rank = 0;
-        for (std::string merge : file["model"]["merges"]) {
-            size_t space = merge.find(' ');
-            std::string left = merge.substr(0, space), right = merge.substr(space + 1);
-            const BpeModel& m = tok.model();
-            merges[{m.find_spelled(left), m.find_spelled(right)}] = {rank++, m.find_spelled(left + right)};
+    for (const Json& variant : golden()["variants"])
+        if (variant["name"] == "base" || variant["name"] == "merges_shuffled")
+            check_merges(variant_file(variant), " theraxbn.\xe4\xb8\xad=\n", 1, 400);
+    // Merges of two letters in any order: one often makes a pair that stands before it.
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        Rng rng(seed, Stream::test, 1);
+        std::vector<std::string> tokens = {"a", "b"}, merges;
+        while (merges.size() < 12) {
+            const std::string left = tokens[rng.below(uint32_t(tokens.size()))],
+                              right = tokens[rng.below(uint32_t(tokens.size()))];
+            if (std::count(tokens.begin(), tokens.end(), left + right)) continue;
+            tokens.push_back(left + right);
+            merges.push_back(left + " " + right);
         }
-        uint32_t x = 1;
-        auto random = [&](uint32_t n) {
-            return (x = x * 1664525 + 1013904223) >> 8 & 0xffff % 65536 ? (x >> 16) % n : 0;
-        };
-        const std::string letters = " theraxbn.\xe4\xb8\xad=\n";
-        for (int i = 0; i < 400; i++) {
+        for (size_t i = merges.size(); i > 1; i--) std::swap(merges[i - 1], merges[rng.below(uint32_t(i))]);
+        Json file = golden()["base"];
+        file["added_tokens"] = Json::array();
+        file["model"]["merges"] = merges;
+        int id = 1000;
+        for (const std::string& token : tokens)
+            if (!file["model"]["vocab"].contains(token)) file["model"]["vocab"][token] = id++;
+        check_merges(file, "ab", seed, 60);
+    }
+}
+
+// Three letters and merges in any order: joining two often makes a pair that stands earlier in the list.
+TEST_CASE("a merge that makes an earlier pair is interrupted for it, in short and long pieces") {
+    uint32_t x = 7;
+    auto random = [&](size_t n) { return size_t((x = x * 1664525 + 1013904223) >> 16) % n; };
+    int interrupted = 0;
+    for (int m = 0; m < 60; m++) {
+        std::vector<std::string> token = {"a", "b", "c"};
+        std::map<std::pair<int, int>, std::pair<int, int>> merges;
+        std::vector<std::pair<std::pair<int, int>, int>> list;
+        while (list.size() < 12) {
+            std::pair<int, int> pair(int(random(token.size())), int(random(token.size())));
+            std::string joined = token[size_t(pair.first)] + token[size_t(pair.second)];
+            auto known = std::find(token.begin(), token.end(), joined);
+            if (!merges.emplace(pair, std::make_pair(0, 0)).second) continue;
+            list.emplace_back(pair, int(known - token.begin()));
+            if (known == token.end()) token.push_back(joined);
+        }
+        for (size_t i = list.size(); i > 1; i--) std::swap(list[i - 1], list[random(i)]);
+        BpeModel model;
+        for (size_t id = 0; id < token.size(); id++) REQUIRE(model.add(int(id), token[id]));
+        for (size_t rank = 0; rank < list.size(); rank++) {
+            model.merge(list[rank].first.first, list[rank].first.second, list[rank].second);
+            merges[list[rank].first] = {int(rank), list[rank].second};
+        }
+        model.seal();
+        for (size_t length : {5, 39, 40, 41, 42, 80, 200}) {
             std::string piece;
-            for (size_t n = 1 + random(i % 10 ? 60 : 400); n > 0; n--)
-                piece += letters[random(uint32_t(letters.size()))];
-            std::vector<int> ids;
-            tok.model().encode(piece, ids);
-            REQUIRE(ids == merged_by_definition(tok.model(), merges, piece));
+            while (piece.size() < length) piece += char('a' + random(3));
+            std::vector<int> ids, swept;
+            model.encode(piece, ids);
+            REQUIRE(ids == merged_by_definition(model, merges, piece));
+            // Each merge once, everywhere, in the order of the list: where that differs, the order mattered.
+            for (char b : piece) swept.push_back(b - 'a');
+            for (auto& [pair, result] : list)
+                for (size_t i = 0; i + 1 < swept.size(); i++)
+                    if (swept[i] == pair.first && swept[i + 1] == pair.second)
+                        swept[i] = result, swept.erase(swept.begin() + int64_t(i) + 1);
+            interrupted += ids != swept;
         }
     }
+    CHECK(interrupted > 100);
 }
 
 TEST_CASE("the reference collection: encodings, decodings, ill-formed bytes, the whole vocabulary") {
@@ -200,7 +293,9 @@ TEST_CASE("NFC: composition, exclusions, blocked marks, Hangul") {
     CHECK(nfc("\u212b\u2126") == "\u00c5\u03a9");   // singletons
     CHECK(nfc("\u1112\u1161\u11ab") == "\ud55c");   // Hangul
     CHECK(nfc("\uac00\u11a8") == "\uac01");
-    CHECK(nfc("\u0301a") == "\u0301a");  // a mark without a base
+    CHECK(nfc("\u09c7\u09be") == "\u09cb");  // composes although neither is a mark with a class
+    CHECK(nfc("\uac00\u11c2") == "\uac1b");  // the last final consonant
+    CHECK(nfc("\u0301a") == "\u0301a");      // a mark without a base
     CHECK(nfc("a\u0328\u0301") == "\u0105\u0301");
     CHECK(nfc("\U00011935\U00011930") == "\U00011935\U00011930");  // composes since Unicode 13: not here
     CHECK(nfc("a\u0312\u0301") == "a\u0312\u0301");                // a mark of the same class blocks the next
@@ -221,6 +316,7 @@ TEST_CASE("where text is cut into pieces") {
         return out;
     };
     CHECK(pieces(Split::qwen, "it'S x'\u017ft o'lL 'r") == "it|'S| x|'\u017f|t| o|'lL| '|r");
+    CHECK(pieces(Split::qwen, "x'\u017f") == "x|'\u017f");  // at the very end
     CHECK(pieces(Split::gpt2, "it'S it's x'\u017ft") == "it|'|S| it|'s| x|'|\u017ft");
     CHECK(pieces(Split::qwen, "a1234 \u0663 (x)") == "a|1|2|3|4| |\u0663| (|x|)");
     CHECK(pieces(Split::llama3, "a1234 12") == "a|123|4| |12");
@@ -233,6 +329,10 @@ TEST_CASE("where text is cut into pieces") {
 
 TEST_CASE("long and hostile text is read in linear time") {
     Tokenizer tok = base();
+    for (size_t n : {1, 2, 3, 7, 8, 9, 16, 17}) {  // zeros are text too, also where known pieces are kept
+        std::string zeros(n, '\0');
+        CHECK(tok.decode(tok.encode(zeros)) == zeros);
+    }
     for (std::string part :
          {"a", " ", "\n", "_", "1", "the", "\u4e2d", "e\u0301", "\u0301", "<|im_", "'s", "<", "\xff"}) {
         std::string text;
@@ -262,6 +362,43 @@ TEST_CASE("literal ranges: a template's control tokens count, a message's do not
     joined.add("end|>", Specials::recognise);
     ids = tok.encode(joined);
     CHECK(std::count(ids.begin(), ids.end(), end) == 0);
+    for (size_t cut : {1, 9}) {  // "<|im_end|>": also where only its first or last byte is the message's
+        const std::string control = "<|im_end|>";
+        for (bool head_is_literal : {false, true}) {
+            MarkedText halves;
+            halves.add(control.substr(0, cut), head_is_literal ? Specials::literal : Specials::recognise);
+            halves.add(control.substr(cut), head_is_literal ? Specials::recognise : Specials::literal);
+            ids = tok.encode(halves);
+            CHECK(std::count(ids.begin(), ids.end(), end) == 0);
+        }
+    }
+    // A token that is matched after NFC is the template's only where no text of the message is with it.
+    Json normalized = golden()["base"];
+    Json added = normalized["added_tokens"][0];
+    added["id"] = 484, added["content"] = "<n>", added["normalized"] = true;
+    normalized["added_tokens"].push_back(added);
+    Tokenizer after_nfc = Tokenizer::parse(normalized.dump(), "normalized");
+    for (Specials whose : {Specials::literal, Specials::recognise}) {
+        MarkedText marked;
+        marked.add("<|im_start|>a", Specials::recognise);
+        marked.add("<n>", whose);
+        ids = after_nfc.encode(marked);
+        CHECK(std::count(ids.begin(), ids.end(), 484) == (whose == Specials::recognise));
+    }
+    // The template's own token may start inside one that is not.
+    Json file = golden()["base"];
+    Json token = file["added_tokens"][0];
+    for (const char* content : {"y<x>", "<x>"}) {
+        token["id"] = 480 + file["added_tokens"].size();
+        token["content"] = content;
+        file["added_tokens"].push_back(token);
+    }
+    Tokenizer overlapping = Tokenizer::parse(file.dump(), "overlapping");
+    MarkedText inside;
+    inside.add("y", Specials::literal);
+    inside.add("<x>", Specials::recognise);
+    CHECK(overlapping.encode("y<x>") == std::vector<int>{*overlapping.id_of("y<x>")});
+    CHECK(overlapping.encode(inside) == std::vector<int>{*overlapping.id_of("y"), *overlapping.id_of("<x>")});
 }
 
 TEST_CASE("several threads and several tokenizers at once") {
@@ -303,9 +440,14 @@ TEST_CASE("what the format allows and this code does not do is refused by name")
     contains(with("/model/dropout", 0.1), "model dropout");
     contains(with("/model/byte_fallback", true), "model byte_fallback");
     contains(with("/model/continuing_subword_prefix", "##"), "model continuing_subword_prefix");
+    contains(with("/model/unk_token", 5), "model unk_token");
+    contains(with("/model/fuse_unk", 1), "model fuse_unk");
+    contains(with("/model/ignore_merges", "yes"), "model ignore_merges");
     contains(with("/model/unk_token", "nope"), "unk_token \"nope\" is not in the vocabulary");
     contains(with("/truncation", {{"max_length", 5}}), "truncation");
     contains(with("/added_tokens/0/single_word", true), "single_word");
+    contains(with("/added_tokens/0/normalized", nullptr), "no \"normalized\"");
+    contains(with("/added_tokens/0/lstrip", "yes"), "\"lstrip\" is \"yes\", not true or false");
     contains(with("/added_tokens/0/id", 5), "id 5 in the file, but 480 by its place");
     contains(with("/added_tokens/1/content", "<|endoftext|>"), "two entries");
     contains(with("/model/vocab/zzz", 3), "two tokens have id 3");
@@ -322,6 +464,53 @@ TEST_CASE("what the format allows and this code does not do is refused by name")
         CHECK_THROWS_AS(Tokenizer::parse(text.substr(0, cut), "cut"), Error);
 }
 
+// What the reference does at these corners (tokenizers 0.23; where it panics nothing is expected).
+TEST_CASE("added tokens that take whitespace from each other, and special ones that NFC changes") {
+    auto with = [](std::vector<Json> tokens) {
+        Json file = golden()["base"];
+        int id = 480;
+        file["added_tokens"] = Json::array();
+        for (const Json& token : tokens) {
+            Json whole = {{"id", id++},      {"single_word", false}, {"lstrip", false},
+                          {"rstrip", false}, {"normalized", false},  {"special", false}};
+            whole.update(token);
+            file["added_tokens"].push_back(whole);
+        }
+        return Tokenizer::parse(file.dump(), "t");
+    };
+    const Json both = {{"content", "<b>"}, {"lstrip", true}, {"rstrip", true}};
+    Json space = {{"content", " "}, {"lstrip", true}, {"rstrip", true}};
+    const std::vector<int> x = base().encode("x");
+    REQUIRE(x.size() == 1);
+    using Ids = std::vector<int>;
+    Tokenizer tok = with({both, space});
+    CHECK(tok.encode("<b>  x") == Ids{480, x[0]});  // nothing is left of the blanks
+    CHECK(tok.encode("x  <b>") == Ids{x[0], 481, 480});
+    CHECK(tok.encode("x   x") == Ids{x[0], 481, x[0]});
+    space["lstrip"] = space["rstrip"] = false;
+    CHECK(with({both, space}).encode("<b> x") == Ids{480, 481, x[0]});  // the blank counts twice
+    std::string blanks = "<b>" + std::string(300000, ' ') + "x";
+    space["rstrip"] = true;
+    CHECK(with({both, space}).encode(blanks).size() == 300002);  // and its run is read once
+
+    // Between two tokens there is no text, so no space before it either.
+    Json file = golden()["base"];
+    file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", true}};
+    tok = Tokenizer::parse(file.dump(), "prefix");
+    int end = *tok.id_of("<|im_end|>");
+    CHECK(tok.encode("<|im_end|><|im_end|>") == Ids{end, end});
+    Ids spaced = tok.encode("x");
+    CHECK(spaced == base().encode(" x"));
+    spaced.insert(spaced.begin(), end);
+    CHECK(tok.encode("<|im_end|>x") == spaced);
+
+    tok = with({{{"content", "=\u0338"}, {"normalized", true}, {"special", true}},
+                {{"content", "\u2260x"}, {"normalized", true}, {"special", true}}});
+    CHECK(tok.encode("=\u0338 \u2260x").front() == 480);
+    CHECK(tok.decode({480, 481}, false) == "\u2260\u2260x");
+    CHECK(tok.decode({480, 481}, true) == "\u2260");  // shown as \u2260, which is no special token's name
+}
+
 TEST_CASE("begin and end ids come from the post-processor and are not added by encode") {
     Json file = golden()["base"];
     file["post_processor"] = {
@@ -333,6 +522,11 @@ TEST_CASE("begin and end ids come from the post-processor and are not added by e
     CHECK(tok.begin_ids() == std::vector<int>{480});
     CHECK(tok.end_ids().empty());
     CHECK(tok.encode("a") == base().encode("a"));
+    Json& single = file["post_processor"]["single"];
+    std::swap(single[0], single[1]);
+    tok = Tokenizer::parse(file.dump(), "t");
+    CHECK(tok.begin_ids().empty());
+    CHECK(tok.end_ids() == std::vector<int>{480});
 }
 
 TEST_CASE("training finds the reference's merges, twice the same, and its file is read back") {
@@ -355,4 +549,24 @@ TEST_CASE("training finds the reference's merges, twice the same, and its file i
     trainer.train(100000);
     CHECK(trainer.tokens().size() < 2000);  // every piece has become one token
     CHECK_THROWS_AS(trainer.train(257), Error);
+    CHECK(hint_of([&] { trainer.train(max_token_id + 1); }).find("to " + std::to_string(max_token_id)) !=
+          std::string::npos);
+}
+
+TEST_CASE("training refuses special tokens that the written file could not hold") {
+    auto named = [](std::vector<std::string> special) {
+        return error_of([&] {
+            BpeTrainer trainer(Split::qwen, special);
+            for (int i = 0; i < 9; i++) trainer.add("hello hello");
+            trainer.train(300);
+            Tokenizer::parse(trainer.tokenizer_json(), "trained");
+        });
+    };
+    CHECK(named({"<a>", "<b>"}) == "no error");
+    CHECK(named({"hello"}) == "no error");  // it is cut out of the text, so that no token is called so
+    contains(named({"<a>", "<b>", "<a>"}), "\"<a>\" is given twice");
+    contains(named({"h"}), "\"h\" is also the name of an ordinary token");
+    contains(named({"\u0120hello"}), "is also the name of an ordinary token");  // " hello" is spelled so
+    contains(named({"\xff"}), "not UTF-8");
+    contains(named({""}), "an empty special token");
 }

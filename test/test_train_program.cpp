@@ -29,7 +29,7 @@ void put_model(const std::string& folder) {
     Cpu dev;
     Model<Cpu> m(dev, c);
     m.initialize(5);
-    write_model_folder(m, folder, folder);
+    write_model_folder(m, m.params(), folder, folder);
 }
 
 void put_data(const ScratchFolder& dir, int lines = 10) {
@@ -143,7 +143,7 @@ TEST_CASE("data: every error names file, line and what was found", "[data]") {
     CHECK(shard(20240801, 1, std::string("\x27\0\0\0", 4)) == "no error");
 }
 
-TEST_CASE("sft: converts, falls, and stop-and-resume at every step gives the same bits", "[programs]") {
+TEST_CASE("sft: converts, falls, and stop-and-resume at every step gives the same bits", "[program]") {
     ScratchFolder dir;
     put_model(dir / "m");
     put_data(dir);
@@ -176,7 +176,7 @@ TEST_CASE("sft: converts, falls, and stop-and-resume at every step gives the sam
     }
 }
 
-TEST_CASE("sft: kill -9 at any moment loses at most the steps since the last checkpoint", "[programs]") {
+TEST_CASE("sft: kill -9 at any moment loses at most the steps since the last checkpoint", "[program]") {
     ScratchFolder dir;
     put_model(dir / "m");
     put_data(dir, 40);
@@ -216,7 +216,7 @@ TEST_CASE("sft: kill -9 at any moment loses at most the steps since the last che
     CHECK(weights(dir, "run", 60) == weights(dir, "whole", 60));
 }
 
-TEST_CASE("sft: Ctrl-C finishes the step and saves; --max-time too; zero steps only convert", "[programs]") {
+TEST_CASE("sft: Ctrl-C finishes the step and saves; --max-time too; zero steps only convert", "[program]") {
     ScratchFolder dir;
     put_model(dir / "m");
     put_data(dir);
@@ -238,7 +238,7 @@ TEST_CASE("sft: Ctrl-C finishes the step and saves; --max-time too; zero steps o
     CHECK(read_config(dir / "zero/ckpt/step_000000").window == std::vector<int>{7, 7});
 }
 
-TEST_CASE("sft: a dry run shows the learned tokens and writes nothing", "[programs]") {
+TEST_CASE("sft: a dry run shows the learned tokens and writes nothing", "[program]") {
     ScratchFolder dir;
     put_model(dir / "m");
     put_data(dir);
@@ -249,9 +249,56 @@ TEST_CASE("sft: a dry run shows the learned tokens and writes nothing", "[progra
     CHECK(r.out.find("memory: weights") != std::string::npos);
     CHECK(r.out.find("one step on a toy copy") != std::string::npos);
     CHECK(!std::filesystem::exists(dir / "runs"));
+
+    // On a run that is there: not a byte of it changes.
+    REQUIRE(run_in(dir.path, "sft", usual + "--out run --steps 2 --save-every 1").code == 0);
+    remove_path(dir / "run/ckpt/step_000002");
+    remove_path(dir / "run/log.jsonl");
+    auto listing = [&] {
+        std::string out;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(dir / "run"))
+            if (entry.is_regular_file()) out += entry.path().string() + bytes_of_file(entry.path());
+        return out;
+    };
+    const std::string before = listing();
+    CHECK(run_in(dir.path, "sft", "--resume run --dry-run").code == 0);
+    CHECK((listing() == before));
 }
 
-TEST_CASE("sft, train_gpt_swa: wrong use is one error and one hint", "[programs]") {
+TEST_CASE("sft: runs that start at once never share a folder", "[program]") {
+    ScratchFolder dir;
+    put_model(dir / "m");
+    put_data(dir);
+    const std::string program = "'" + program_path("sft") + "' " + usual + "--threads 1 --steps 2 ";
+    dir.put("both.sh", "cd '" + dir.path + "'\nfor i in 1 2 3 4; do " + program +
+                           ">out$i 2>&1 & done; wait\n" + "for i in 5 6 7; do " + program +
+                           "--out named >out$i 2>err$i & done; wait\n");
+    REQUIRE(std::system(("bash '" + (dir / "both.sh") + "'").c_str()) == 0);
+    std::set<std::string> saved;
+    for (const char* out : {"out1", "out2", "out3", "out4"}) {
+        const std::string text = bytes_of_file(dir / out);
+        INFO(text);
+        const size_t at = text.find("saved: ");
+        REQUIRE(at != std::string::npos);
+        saved.insert(text.substr(at, text.find('\n', at) - at));
+    }
+    CHECK(saved ==
+          std::set<std::string>{"saved: runs/sft/ckpt/step_000002", "saved: runs/sft-2/ckpt/step_000002",
+                                "saved: runs/sft-3/ckpt/step_000002", "saved: runs/sft-4/ckpt/step_000002"});
+    // Asked for by name, the first alone gets it.
+    int done = 0;
+    for (const char* i : {"5", "6", "7"}) {
+        const std::string error = bytes_of_file(dir / (std::string("err") + i));
+        INFO(error);
+        const bool refused = error.find("error: sft: named") != std::string::npos;
+        CHECK(refused !=
+              (bytes_of_file(dir / (std::string("out") + i)).find("saved: ") != std::string::npos));
+        done += !refused;
+    }
+    CHECK(done == 1);
+}
+
+TEST_CASE("sft, train_gpt_swa: wrong use is one error and one hint", "[program]") {
     ScratchFolder dir;
     put_model(dir / "m");
     put_data(dir);
@@ -273,16 +320,27 @@ TEST_CASE("sft, train_gpt_swa: wrong use is one error and one hint", "[programs]
     says("sft", "--model m --data data.jsonl --full-layers 0", 2,
          "--full-layers and --sink-tokens need --window");
     says("sft", "--model m --data data.jsonl --device cuda", 1,
-         "--device cuda: this build has no CUDA device");
+         "--device cuda: ");
     says("sft", usual + "--batch-size 1000000000000", 2, "--batch-size: Value 1000000000000 not in range");
     says("sft", usual + "--max-tokens-per-pass 4294967297", 2, "--max-tokens-per-pass: Value 4294967297 not");
     says("sft", usual + "--lr nan", 2, "--lr: Value nan is not a finite number");
-    says("sft", usual + "--epochs 1e300", 2, "--epochs: Value 1e300 not in range");
+    says("sft", usual + "--epochs 1e7", 2, "--epochs: Value 1e7 not in range");
+    for (const char* real : {"1e300", "1e-400", "1e-60", "1e39", "-1e300"})
+        says("sft", usual + "--eps " + real, 2,
+             "--eps: Value " + std::string(real) +
+                 " is no 32-bit float: give 0, or a size from 1.2e-38 to 3.4e38");
+    for (const char* seed : {"-1", "one", "1e3", "0x10", "010", "18446744073709551616", "1.5"})
+        says("sft", usual + "--seed " + seed, 2,
+             "--seed: Value " + std::string(seed) + " is not a whole number from 0 to 18446744073709551615");
     says("sft", usual + "--rope-theta 0.5", 2, "--rope-theta 0.5 is not 0 or from 1 to 1e12");
     says("sft", "--resume nowhere", 1, "nowhere/config.json: cannot open");
     says("sft", "--model m --data data.jsonl --template nonsense", 2, "--template \"nonsense\" is unknown");
     REQUIRE(run_in(dir.path, "sft", usual + "--out run --steps 1").code == 0);
     says("sft", usual + "--out run", 1, "run: there is a run in this folder already");
+    says("sft", "--resume run --out other", 2,
+         "--out other with --resume run: a resumed run goes on in its own folder");
+    CHECK(run_in(dir.path, "sft", "--resume run --out ./run/").code == 0);
+    CHECK(newest_checkpoint(dir / "run") == dir / "run/ckpt/step_000001");  // --steps 1, not --epochs 2
     says("sft", "--resume run --lr 0.5", 1, "--resume: --lr is 0.5 here and 0.01 in run/config.json");
     says("train_gpt_swa", "--resume run", 1, "run/config.json: a run of \"sft\", not of train_gpt_swa");
     says("train_gpt_swa", "--model m --data data.jsonl --steps 1 --sample-prompt \"\"", 2,
@@ -304,6 +362,20 @@ TEST_CASE("sft, train_gpt_swa: wrong use is one error and one hint", "[programs]
     with("program", 5);
     says("sft", "--resume run", 1, "run/config.json: key \"program\": 5 is not a string");
     dir.put("run/config.json", config.dump());
+    const Json state = read_json(dir / "run/ckpt/step_000001/trainer.json");
+    auto with_state = [&](const char* key, const Json& value) {
+        Json changed = state;
+        changed[key] = value;
+        dir.put("run/ckpt/step_000001/trainer.json", changed.dump());
+        dir.put("run/ckpt/step_000001/DONE", "");
+    };
+    with_state("step", 2);
+    says("sft", "--resume run", 1,
+         "run/ckpt/step_000001/trainer.json: \"step\" is 2, the folder is called step_000001");
+    with_state("program", "rl_cispo");
+    says("sft", "--resume run", 1,
+         "run/ckpt/step_000001/trainer.json: \"program\" is \"rl_cispo\", the run is one of sft");
+    with_state("step", 1);
     {
         JsonlLog other;
         other.lock(dir / "run/log.jsonl");
@@ -320,7 +392,7 @@ TEST_CASE("sft, train_gpt_swa: wrong use is one error and one hint", "[programs]
     CHECK(help.out.find("--window") != std::string::npos);
 }
 
-TEST_CASE("sft: a full disk ends the run with a clear error and keeps the last checkpoint", "[programs]") {
+TEST_CASE("sft: a full disk ends the run with a clear error and keeps the last checkpoint", "[program]") {
     if (geteuid() != 0) {
         std::printf("skipped: mounting a small file system needs root\n");
         return;
@@ -346,7 +418,7 @@ TEST_CASE("sft: a full disk ends the run with a clear error and keeps the last c
     CHECK(resumes);
 }
 
-TEST_CASE("train_gpt_swa: fresh mixed model from text; continued; samples", "[programs]") {
+TEST_CASE("train_gpt_swa: fresh mixed model from text; continued; samples", "[program]") {
     ScratchFolder dir;
     put_model(dir / "m");
     put_data(dir);

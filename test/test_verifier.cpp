@@ -73,6 +73,10 @@ TEST_CASE("verifier extraction: thinking and turns") {
     CHECK(answer("\\boxed{1}</think> \\boxed{2}") == "2");
     CHECK(answer("<think>\\boxed{1}").empty());
     CHECK(answer("<think>a</think> <think> \\boxed{1}").empty());
+    CHECK(answer("<thinking>\\boxed{1}</thinking> \\boxed{2}") == "2");
+    CHECK(answer("<thinking>\\boxed{1}").empty());
+    CHECK(answer("[THINK]\\boxed{1}[/THINK] no box").empty());
+    CHECK(answer("<|begin_of_thought|> \\boxed{1}").empty());
     CHECK(answer("</think> no box, \\boxed").empty());
     CHECK(answer("\\boxed{2}<|im_end|>\n<|im_start|>user\n\\boxed{3}") == "2");
     CHECK(answer("<|im_start|>assistant\n\\boxed{2}") == "2");
@@ -106,6 +110,7 @@ TEST_CASE("verifier extraction: lenient") {
         {"7", "A: 7"},
         {"9", "The remainder is $9$ when divided by $10$."},
         {"72", "The answer is 72, which is the total."},
+        {"3.5", "Thus it takes 3 1/2 hours."},
         {"2x", "$\\frac{d}{dx}(x^2) = 2x$"},
         {"120", "the number of ways is $5! = 120$."},
         {"16", "boxed{16}"},

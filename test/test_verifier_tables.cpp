@@ -92,6 +92,22 @@ TEST_CASE("verifier: numbers") {
 ! 0.5 ~~ 0.05
 ! 3.14 ~~ 3.15
 ! 18 ~~ 1800
+= 2345 ~~ two thousand three hundred forty-five
+= 205 ~~ two hundred and five
+= 1200000 ~~ one million two hundred thousand
+= -7 ~~ negative seven
+= one and two ~~ 1, 2
+! one thousand ~~ 1001
+= \frac{2}{3} ~~ two thirds
+= 0.5 ~~ one half
+! third ~~ \frac13
+= 0.1666... ~~ \frac16
+= 0.(3) ~~ \frac13
+! 1.23... ~~ 1.23
+= \num{1000} ~~ 1000
+= 10⁻³ ~~ 0.001
+= 2⅓ ~~ \frac73
+= \nicefrac{1}{2} ~~ \frac12
 )");
 }
 
@@ -107,6 +123,10 @@ TEST_CASE("verifier: mixed numbers") {
 = 3\frac{7}{2} ~~ 10.5
 = 2\frac{x}{3} ~~ \frac{2x}{3}
 = 2\frac{1}{x} ~~ \frac{2}{x}
+= 33\frac{1}{3}\% ~~ \frac13
+= 33 1/3 % ~~ 33\frac13
+! 33\frac{1}{3}\% ~~ 33
+= 12\frac{1}{2}^\circ ~~ 12.5
 )");
 }
 
@@ -139,6 +159,19 @@ TEST_CASE("verifier: percent, degrees, units, currency") {
 = 20 \text{ km/h} ~~ 20 \text{ kilometers per hour}
 = 9.8 m/s^2 ~~ 9.8 \text{ m/s}^2
 ! 10 cm ~~ 10 km
+! 10 meters ~~ 10 cm
+! 5 hours ~~ 5 minutes
+! 10 \text{ cm}^2 ~~ 10 \text{ m}^2
+! 20 km/h ~~ 20 m/s
+= 20 km/h ~~ 20 kph
+= 8 minutes in total ~~ 8 min
+= 5 m ~~ 5 meters
+= 5 \frac{\text{m}}{\text{s}} ~~ 5 m/s
+= 6.02 \times 10^{23} \text{ mol}^{-1} ~~ 6.02 \times 10^{23}
+= 20^\circ C ~~ 20
+! 20^\circ C ~~ 20^\circ F
+= US\$10 ~~ Rs. 10
+= ₹500 ~~ 500
 = 10 \text{ meters} ~~ 10 \text{ m}
 = 16\text{ ft} ~~ 16 feet
 = 7\text{ hours}. ~~ 7
@@ -187,6 +220,7 @@ TEST_CASE("verifier: roots, constants, functions") {
 = \sqrt{-4} ~~ 2i
 = 3+4i ~~ 4i+3
 = \frac{1}{i} ~~ -i
+= \operatorname{Re}(3+4i) ~~ 3
 = e^{i\pi} ~~ -1
 = (1+i)^2 ~~ 2i
 ! 3+4i ~~ 3-4i
@@ -204,6 +238,18 @@ TEST_CASE("verifier: roots, constants, functions") {
 = 1-\frac{1}{e} ~~ \frac{e-1}{e}
 ! 1-\frac{1}{e} ~~ 1+\frac{1}{e}
 = 10^{100} ~~ 1e100
+= 5!! ~~ 15
+! 5!! ~~ (5!)!
+= C(5,2) ~~ 10
+! C(5,2) ~~ 12
+= log2(8) ~~ 3
+= log_10(1000) ~~ 3
+= ∛8 ~~ 2
+! x¹² ~~ x^2
+= x₁₂ ~~ x_{12}
+! x₁₂ ~~ x_1
+= \sum_{i=1}^{3} i^2 ~~ 14
+= 3i + \sum_{k=1}^2 k ~~ 3+3i
 ! e^{\pi\sqrt{163}} ~~ 262537412640768744
 )");
 }
@@ -263,6 +309,10 @@ TEST_CASE("verifier: expressions with symbols") {
 = n \equiv 3 \pmod{7} ~~ 3 \pmod 7
 = np.arcsin(10/13) ~~ \arcsin{\frac{10}{13}}
 = I_{\max} ~~ I_{max}
+= f^{\prime}(x) ~~ f'(x)
+= \varphi ~~ ϕ
+! n \equiv 3 \pmod{7} ~~ n \equiv 3 \pmod 5
+= n \equiv 3 \pmod{7} ~~ n \equiv 10 \pmod 7
 )");
 }
 
@@ -307,6 +357,12 @@ TEST_CASE("verifier: lists and sets") {
 = (x,y) = (1,2) \text{ or } (x,y) = (3,4) ~~ (1,2), (3,4)
 = x \in \{1, 2\} ~~ 2, 1
 = \{(1,2)\} ~~ (1,2)
+= both 1 and 2 ~~ 1, 2
+= y = \pm 2x ~~ y=2x, y=-2x
+! y = \pm 2x ~~ y=2x, y=-3x
+! 1,2,... ~~ 1,2
+= Tom, Bob ~~ Bob, Tom
+= red, blue ~~ blue, red
 > = \frac{3}{4} ~~ \frac{3}{4} \text{ or } 0.75
 > ! \frac{3}{4} ~~ \frac{3}{4} \text{ or } 0.7
 )");
@@ -319,6 +375,13 @@ TEST_CASE("verifier: tuples, vectors, matrices") {
 ! (1,2) ~~ 1,2
 ! (1,2) ~~ \{1,2\}
 = (x,y)=(1,2) ~~ (1,2)
+= (x,y)=(1,2) ~~ y=2, x=1
+! (x,y)=(1,2) ~~ x=2, y=1
+! (x,y)=(1,2) ~~ x=1, x=2
+= P(3,4) ~~ (3,4)
+! P(3,4) ~~ (4,3)
+! P(3,4) ~~ Q(3,4)
+! P(3,4) ~~ [3,4]
 = (1,2) ~~ x=1, y=2
 = (1,2,3) ~~ \langle 1,2,3 \rangle
 = (1,2,3) ~~ \begin{pmatrix}1\\2\\3\end{pmatrix}
@@ -331,7 +394,7 @@ TEST_CASE("verifier: tuples, vectors, matrices") {
 ! \begin{pmatrix}1\\2\end{pmatrix} ~~ \begin{pmatrix}1&2\end{pmatrix}
 = \begin{pmatrix}1/2\\1\end{pmatrix} ~~ \frac{1}{2}\begin{pmatrix}1\\2\end{pmatrix}
 = \begin{pmatrix}1&1\\0&1\end{pmatrix}\begin{pmatrix}1&1\\0&1\end{pmatrix} ~~ \begin{pmatrix}1&2\\0&1\end{pmatrix}
-= \begin{vmatrix}1&2\\3&4\end{vmatrix} ~~ -2
+= \begin{vmatrix}1&2\\3&4\end{vmatrix} ~~ \det\begin{pmatrix}1&2\\3&4\end{pmatrix}
 = \begin{pmatrix} -1 & 0 \\ 0 & -1 \end{pmatrix} ~~ -\begin{pmatrix}1&0\\0&1\end{pmatrix}
 )");
 }
@@ -371,6 +434,11 @@ TEST_CASE("verifier: intervals and inequalities") {
 = [1/2,\infty) ~~ [\frac{1}{2}, +\infty)
 = [0,1)\cup[1,2] ~~ [0,2]
 = \emptyset ~~ \{\}
+= \emptyset ~~ no real solutions
+! \emptyset ~~ 0
+! \mathbb{R} ~~ \mathbb{Z}
+= (-\infty,\infty) ~~ all real numbers
+= (0,1) \cup (1,2) ~~ (0,1) U (1,2)
 = [x, 1+x] ~~ [x, x+1]
 = -\infty < x < 3 ~~ (-\infty, 3)
 = x > 2, x \in \mathbb{R} ~~ (2, \infty)
@@ -399,6 +467,12 @@ TEST_CASE("verifier: equations and names") {
 ! f(x)=2x ~~ f(x)=3x
 = f(n)=n, g(n)=1 ~~ g(n)=1,f(n)=n
 = P(A)=\frac{1}{3} ~~ 1/3
+= P(X=2)=\frac{1}{3} ~~ 1/3
+! P(X=2)=\frac{1}{3} ~~ P(X=3)=\frac{1}{3}
+= f^{-1}(x)=\frac{x-3}{2} ~~ \frac{x-3}{2}
+= \frac{dy}{dx}=2x ~~ 2x
+! \frac{dy}{dx}=2x ~~ \frac{dz}{dx}=2x
+= m\angle ABC = 60 ~~ 60^\circ
 = AB = 5 ~~ 5
 = \angle ABC = 30^\circ ~~ 30
 = \text{Area} = 12 ~~ 12
@@ -439,6 +513,15 @@ TEST_CASE("verifier: words, bases, ratios, times") {
 = \text{4:30 p.m.} ~~ 4:30 PM
 ! 4:30 p.m. ~~ 4:30 a.m.
 ! 12:00 ~~ 1:00
+= 3:00 PM ~~ 3 p.m.
+= 3 PM ~~ 3
+! 3 PM ~~ 3 AM
+! 3:30 PM ~~ 3
+= 2 \text{ to } 3 ~~ 2:3
+! 2 to 3 ~~ 3 to 2
+= (1010)_2 ~~ 1010_{(2)}
+= 52_8 ~~ 52 \text{ in base } 8
+! 52 base 8 ~~ 52 base 9
 )");
 }
 
@@ -467,6 +550,12 @@ TEST_CASE("verifier: spelling") {
 = 5! ~~ 5!=120
 = \text{The answer is 460} ~~ 460
 = x_{1}=\frac{1}{2},\quadx_{2}=3 ~~ \frac12, 3
+= \textcolor{red}{5} ~~ \underline{5}
+= \hspace{2cm}5\tag{1} ~~ 5
+= 5^{th} ~~ 5^{\text{th}}
+= 5^{th} ~~ 5
+= ans: 5 ~~ 5 \checkmark
+= 2\colon 3 ~~ 2:3
 )");
 }
 

@@ -71,9 +71,9 @@ Times measure(const char* name, int docs, int length, Window w, int H, int G, in
 void decode(const char* name, int B, int context, Window w, int H, int G, int E) {
     const size_t Q = size_t(H + 2 * G) * E;
     // Several layers, walked in turn, so that keys come from memory as they do between other layers.
-    const size_t bytes = KvCache<float>::bytes_per_slot({w}, context, G, E) * B;
+    const size_t bytes = KvCache<Cpu>::bytes_per_slot({w}, context, H, G, E) * B;
     const int layers = int(std::max<size_t>(1, (size_t(256) << 20) / bytes));
-    KvCache<float> cache(device, std::vector<Window>(size_t(layers), w), B, context, G, E);
+    KvCache<Cpu> cache(device, std::vector<Window>(size_t(layers), w), B, context, H, G, E);
     Buffer<float, Cpu> qkv(device, B * Q, Memory::workspace),
         out(device, size_t(B) * H * E, Memory::workspace);
     fill(qkv);

@@ -69,7 +69,7 @@ void head_and_loss(int N, int D, int V) {
            packed(device, packed_size<float>(V, D), Memory::workspace);
     pack_weight(device, packed.data(), w.data(), V, D);
     std::vector<int> targets(N, V / 2);
-    TokenLossWorkspace<float> workspace(device, N, D, V);
+    TokenLossWorkspace<CpuDevice<float>> workspace(device, N, D, V);
     TokenLoss<float> t;
     t.N = N, t.D = D, t.V = V, t.x = x.data(), t.w = {w.data(), packed.data()}, t.targets = targets.data();
     t.logp = logp.data();

@@ -34,7 +34,7 @@ CASES = {
         "config": {
             **COMMON, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": 61, "hidden_size": 32,
             "intermediate_size": 44, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-            "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True, "torch_dtype": "float32",
+            "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
             "use_sliding_window": True, "sliding_window": 7, "max_window_layers": 0, "layer_types": [SLIDING] * 2,
         },
     },
@@ -44,7 +44,7 @@ CASES = {
         "config": {
             **COMMON, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": 53, "hidden_size": 24,
             "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 3, "num_key_value_heads": 1,
-            "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "tie_word_embeddings": False, "torch_dtype": "float32",
+            "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
             "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1,
             "layer_types": [FULL, SLIDING, SLIDING],
         },
@@ -56,7 +56,7 @@ CASES = {
             **COMMON, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 67, "hidden_size": 40,
             "intermediate_size": 36, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
             "head_dim": 12, "attention_bias": False, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
-            "tie_word_embeddings": True, "torch_dtype": "float32",
+            "tie_word_embeddings": True, "torch_dtype": "bfloat16",
             "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0, "layer_types": [SLIDING] * 2,
         },
     },
@@ -68,7 +68,7 @@ CASES = {
             "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
             "head_dim": 8, "attention_bias": False, "mlp_bias": False, "rms_norm_eps": 1e-5,
             "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
-            "tie_word_embeddings": False, "dtype": "float32",
+            "tie_word_embeddings": False, "dtype": "bfloat16",
         },
     },
 }
@@ -107,7 +107,7 @@ def shapes(config):
 
 
 def draw_weights(config, rng):
-    """Float32 weights, large enough that no wrong mask, bias, norm or rotation hides behind a rounding error."""
+    """Weights that BF16 holds exactly (half the bytes), large enough that no wrong mask, bias, norm or rotation hides behind a rounding error."""
     weights = {}
     for name, shape in shapes(config).items():
         value = torch.randn(shape, generator=rng)
@@ -119,7 +119,7 @@ def draw_weights(config, rng):
             value = value * 1.5 / math.sqrt(shape[1])
         else:
             value = value / math.sqrt(shape[-1])
-        weights[name] = value
+        weights[name] = value.bfloat16().float()
     return weights
 
 
@@ -214,7 +214,7 @@ def make(name, case):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file({key: w.bfloat16() for key, w in weights.items()}, folder / "model.safetensors", metadata={"format": "pt"})
 
     exact = {key: value.double().requires_grad_() for key, value in weights.items()}
     logits = [forward(config, exact, ids, windows(config)) for ids, _ in documents]

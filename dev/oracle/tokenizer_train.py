@@ -25,7 +25,8 @@ def compare(name, texts, split, pattern, vocab_size, program, folder):
         out.writelines(json.dumps({"text": text}) + "\n" for text in texts)
     written = f"{folder}/{name}_{split}_{vocab_size}"
     subprocess.run([program, "train", "--out", written, "--split", split, "--vocab-size", str(vocab_size + len(SPECIAL)),
-                    "--jsonl", f"{folder}/texts.jsonl", "--special", *SPECIAL], check=True, capture_output=True)
+                    "--jsonl", f"{folder}/texts.jsonl", *[f"--special={token}" for token in SPECIAL]],
+                   check=True, capture_output=True)
     path = f"{written}/tokenizer.json"
     with open(path) as file:
         ours = json.load(file)["model"]

@@ -357,3 +357,178 @@ void matmul_backward(CpuDevice<T>&, T* dx /*(N, I) or null*/, T* dw /*(O, I) or 
         }
     }
 }
+
+// ---------------------------------------------------------------------------------------------------- CUDA
+
+#ifdef SWARR_CUDA
+// Through cuBLASLt, with sums in float. I is a multiple of 8. Errors: no algorithm for this shape; a product
+// that cannot be started.
+//
+// Out is T, or float (logits), then without a bias. y_row as above, but what lies between is left alone.
+template <class T, class Out>
+void matmul_forward(CudaDevice<T>&, Out* y /*(N, O)*/, const T* x /*(N, I)*/, Weight<T> w /*(O, I)*/,
+                    const T* bias /*(O) or null*/, int N, int O, int I, int y_row = 0);
+// With dbias, O and dy_row must be multiples of 8.
+template <class T>
+void matmul_backward(CudaDevice<T>&, T* dx /*(N, I) or null*/, float* dw /*(O, I) or null*/,
+                     float* dbias /*(O) or null*/, const T* dy /*(N, O)*/, const T* x /*(N, I)*/,
+                     Weight<T> w /*(O, I)*/, int N, int O, int I, bool accumulate_dx = false, int dy_row = 0);
+#endif
+
+#ifdef __CUDACC__
+#include <array>
+#include <map>
+
+#include "column_sum.cuh"
+
+namespace matmul {
+
+inline void blas_check(cublasStatus_t status, const char* call, const char* shape) {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    fail(format("cuBLASLt: %s failed for %s: %s", call, shape, cublasLtGetStatusName(status)),
+         "CUBLASLT_LOG_LEVEL=2 says more; do the driver and the CUDA toolkit belong together?");
+}
+
+// C (rows, columns) = A B, or C += A B; A (rows, depth) and B (depth, columns), or in memory their transposes.
+// Row-major, rows a_row, b_row, c_row apart in memory.
+struct Blas {
+    const char* name;
+    int rows, columns, depth;
+    bool a_transposed, b_transposed, bias;
+    size_t a_row, b_row, c_row;
+    std::array<size_t, 8> key() const {
+        return {size_t(rows),
+                size_t(columns),
+                size_t(depth),
+                a_row,
+                b_row,
+                c_row,
+                size_t(a_transposed + 2 * b_transposed + 4 * bias)};
+    }
+};
+
+}  // namespace matmul
+
+// What cuBLASLt needs to know about a product, found once per shape. cuBLASLt's matrices are column-major: it
+// is told to compute C^T = B^T A^T.
+struct MatmulPlan {
+    cublasLtMatmulDescOpaque_t product;
+    cublasLtMatrixLayoutOpaque_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+    std::string shape;
+};
+struct MatmulPlans {
+    std::map<std::array<size_t, 8>, MatmulPlan> map;
+};
+
+namespace matmul {
+
+template <class T>
+constexpr cudaDataType_t blas_type = std::is_same_v<T, bf16> ? CUDA_R_16BF : CUDA_R_32F;
+
+inline MatmulPlan make_plan(cublasLtHandle_t blas, size_t workspace, const Blas& p, cudaDataType_t in,
+                            cudaDataType_t out) {
+    MatmulPlan plan;
+    plan.shape = format("%s, (%d, %d) x (%d, %d)", p.name, p.rows, p.depth, p.depth, p.columns);
+    const char* shape = plan.shape.c_str();
+#define BLAS_CHECK(call, ...) blas_check(call(__VA_ARGS__), #call, shape)
+    BLAS_CHECK(cublasLtMatmulDescInit, &plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F);  // not TF32
+    auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
+        BLAS_CHECK(cublasLtMatmulDescSetAttribute, &plan.product, attribute, &value, sizeof value);
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, int32_t(p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+    set(CUBLASLT_MATMUL_DESC_TRANSB, int32_t(p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+    if (p.bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, int32_t(CUBLASLT_EPILOGUE_BIAS));
+    auto layout = [&](cublasLtMatrixLayoutOpaque_t& l, cudaDataType_t type, int rows, int columns, bool flip,
+                      size_t row) {
+        BLAS_CHECK(cublasLtMatrixLayoutInit, &l, type, uint64_t(flip ? rows : columns),
+                   uint64_t(flip ? columns : rows), int64_t(row));
+    };
+    layout(plan.a, in, p.rows, p.depth, p.a_transposed, p.a_row);
+    layout(plan.b, in, p.depth, p.columns, p.b_transposed, p.b_row);
+    layout(plan.c, out, p.rows, p.columns, false, p.c_row);
+
+    cublasLtMatmulPreferenceOpaque_t preference;
+    BLAS_CHECK(cublasLtMatmulPreferenceInit, &preference);
+    auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+        BLAS_CHECK(cublasLtMatmulPreferenceSetAttribute, &preference, attribute, &value, sizeof value);
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace));
+    // Parts of a split sum meet in float, never in the output's bfloat16.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    // All that our tensors promise; the default is 256.
+    for (auto operand :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+        prefer(operand, uint32_t(16));
+
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    BLAS_CHECK(cublasLtMatmulAlgoGetHeuristic, blas, &plan.product, &plan.b, &plan.a, &plan.c, &plan.c,
+               &preference, 1, &result, &found);
+    blas_check(found ? result.state : CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", shape);
+#undef BLAS_CHECK
+    plan.algorithm = result.algo;
+    return plan;
+}
+
+template <class T, class Out>
+void multiply(CudaDevice<T>& device, const Blas& p, const T* a, const T* b, Out* c, const T* bias,
+              float beta) {
+    if (p.rows == 0 || p.columns == 0) return;
+    if (!device.matmul_plans) device.matmul_plans = std::make_shared<MatmulPlans>();
+    auto& plans = device.matmul_plans->map;
+    auto key = p.key();
+    key.back() = sizeof(Out);
+    auto plan = plans.find(key);
+    if (plan == plans.end()) {
+        if (plans.size() >= 4096) plans.clear();  // the number of tokens differs from pass to pass
+        plan = plans.emplace(key, make_plan(device.blas, device.blas_bytes, p, blas_type<T>, blas_type<Out>))
+                   .first;
+    }
+    MatmulPlan& m = plan->second;
+    if (bias)
+        blas_check(
+            cublasLtMatmulDescSetAttribute(&m.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+            "setting the bias", m.shape.c_str());
+    const float alpha = 1;
+    blas_check(cublasLtMatmul(device.blas, &m.product, &alpha, b, &m.b, a, &m.a, &beta, c, &m.c, c, &m.c,
+                              &m.algorithm, device.blas_workspace, device.blas_bytes, device.stream),
+               "cublasLtMatmul", m.shape.c_str());
+}
+
+}  // namespace matmul
+
+template <class T, class Out>
+void matmul_forward(CudaDevice<T>& device, Out* y, const T* x, Weight<T> w, const T* bias, int N, int O,
+                    int I, int y_row) {
+    static_assert(std::is_same_v<Out, T> || std::is_same_v<Out, float>);
+    const size_t in = size_t(I), out = size_t(y_row ? y_row : O);
+    matmul::multiply(device, {"y = x W^T", N, O, I, false, true, bias != nullptr, in, in, out}, x, w.raw, y,
+                     bias, 0);
+}
+template <class T>
+void matmul_backward(CudaDevice<T>& device, T* dx, float* dw, float* dbias, const T* dy, const T* x,
+                     Weight<T> w, int N, int O, int I, bool accumulate_dx, int dy_row) {
+    const size_t in = size_t(I), out = size_t(dy_row ? dy_row : O);
+    const T* const none = nullptr;
+    if (N == 0) return;
+    if (dx)
+        matmul::multiply(device, {"dx = dy W", N, I, O, false, false, false, out, in, in}, dy, w.raw, dx,
+                         none, accumulate_dx ? 1 : 0);
+    if (dw)
+        matmul::multiply(device, {"dW += dy^T x", O, I, N, true, false, false, out, in, in}, dy, x, dw, none,
+                         1);
+    if (dbias) add_tall_column_sums(device, dbias, dy, N, O, out);
+}
+template void matmul_forward(CudaDevice<bf16>&, bf16*, const bf16*, Weight<bf16>, const bf16*, int, int, int,
+                             int);
+template void matmul_forward(CudaDevice<bf16>&, float*, const bf16*, Weight<bf16>, const bf16*, int, int, int,
+                             int);
+template void matmul_forward(CudaDevice<float>&, float*, const float*, Weight<float>, const float*, int, int,
+                             int, int);
+template void matmul_backward(CudaDevice<bf16>&, bf16*, float*, float*, const bf16*, const bf16*,
+                              Weight<bf16>, int, int, int, bool, int);
+template void matmul_backward(CudaDevice<float>&, float*, float*, float*, const float*, const float*,
+                              Weight<float>, int, int, int, bool, int);
+#endif

@@ -1,5 +1,5 @@
 // build.h: makes the nodes the parser asks for: numbers from their digits, sums, products and determinants of
-// matrices (worked out entry by entry), units.
+// matrices (worked out entry by entry), units; and tells words from products of letters.
 #pragma once
 #include <algorithm>
 
@@ -63,7 +63,7 @@ struct UnitName {
     const char* unit;
 };
 // Units with a common short form; "unit" is what two spellings share. Other words are units too, but only
-// these may contradict each other, and only these are read as units in plain text of one to three letters.
+// these may contradict each other, and only these are read as units in plain text of two or three letters.
 inline const char* known_unit(std::string_view word) {
     static constexpr UnitName table[] = {{"cm", "cm"},
                                          {"centimeter", "cm"},
@@ -134,8 +134,8 @@ inline const char* known_unit(std::string_view word) {
                                          {"years", "year"},
                                          {"yr", "year"},
                                          {"yrs", "year"},
-                                         {"mph", "mph"},
-                                         {"kph", "kph"},
+                                         {"mph", "mi h"},
+                                         {"kph", "km h"},
                                          {"cent", "cent"},
                                          {"cents", "cent"},
                                          {"usd", "dollar"},
@@ -156,6 +156,14 @@ inline const char* known_unit(std::string_view word) {
                                          {"rad", "rad"},
                                          {"nm", "nm"},
                                          {"pts", ""},
+                                         {"m", "m"},
+                                         {"s", "s"},
+                                         {"g", "g"},
+                                         {"h", "h"},
+                                         {"l", "l"},
+                                         {"L", "l"},
+                                         {"C", "C"},
+                                         {"F", "F"},
                                          {"am", ""},
                                          {"pm", ""}};
     for (const UnitName& u : table)
@@ -230,6 +238,56 @@ inline int determinant(Tree& t, int matrix) {
         terms.push_back(odd ? t.unary(Kind::negate, product) : product);
     } while (std::next_permutation(order.begin(), order.end()));
     return t.make(Kind::add, terms);
+}
+
+// Words of up to three letters (and "abcd") that are no unit after a number are products of letters, unless they
+// are English, stand among longer words, or alone as a name ("Bob").
+inline void split_words(std::vector<Token>& in, std::vector<Token>& out) {
+    auto kind = [&](size_t i) { return i < in.size() ? in[i].kind : Tok::end; };
+    auto separates = [](Tok k) {
+        return k == Tok::end || k == Tok::comma || k == Tok::semicolon || k == Tok::conj_and ||
+               k == Tok::conj_or || k == Tok::relation || k == Tok::colon;
+    };
+    auto english = [](std::string_view s) {
+        for (std::string_view w : {"the", "for", "but", "yes", "Yes", "any", "all", "was", "ans", "Ans"})
+            if (s == w) return true;
+        return false;
+    };
+    std::vector<bool> long_word(in.size() + 3);
+    for (size_t i = 0; i < in.size(); i++) long_word[i] = in[i].kind == Tok::word && in[i].s.size() > 3;
+    for (size_t i = 0; i < in.size(); i++) {
+        Token& t = in[i];
+        bool split = t.kind == Tok::word && !t.text;
+        if (split) {
+            const std::string& s = t.s;
+            bool ascending = true;
+            for (size_t k = 1; k < s.size(); k++) ascending &= s[k - 1] < s[k];
+            Tok before = i ? kind(i - 1) : Tok::end, after = kind(i + 1);
+            bool neighbour = before == Tok::word || after == Tok::word ||
+                             (separates(before) && i > 1 && long_word[i - 2]) ||
+                             (separates(after) && long_word[i + 2]) ||
+                             (s == "to" && before == Tok::number && after == Tok::number);
+            bool name = s.size() == 3 && s[0] <= 'Z' && std::strchr("aeiou", s[1]) && s[2] >= 'a' &&
+                        separates(before) && separates(after);
+            bool value_before = before == Tok::number || before == Tok::brace_close || before == Tok::close ||
+                                before == Tok::constant;
+            split = (s.size() <= 3 || ascending) && !neighbour && !name && !english(s) &&
+                    !(value_before && known_unit(s));
+        }
+        if (!split) {
+            out.push_back(std::move(t));
+            continue;
+        }
+        for (size_t k = 0; k < t.s.size(); k++) {
+            Token letter = t;
+            letter.space = t.space && k == 0;
+            letter.s = t.s.substr(k, 1);
+            char c = letter.s[0];
+            letter.kind = c == 'e' || c == 'i' ? Tok::constant : Tok::symbol;
+            letter.id = uint8_t(c == 'e' ? Const::e : Const::i);
+            out.push_back(letter);
+        }
+    }
 }
 
 }  // namespace detail

@@ -11,66 +11,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "expr.h"
-#include "highprec.h"
+#include "field.h"
 
 namespace verifier {
-
-// How an expression is to be read, and where.
-struct Reading {
-    const Tree* tree = nullptr;
-    bool minus = false;       // \pm stands for minus (and \mp for plus)
-    bool drop_marks = false;  // % and degree signs do not count
-    bool log_ten = false;     // log without a base is to base 10, not e
-    int point = 0;
-    std::string_view renamed,
-        to;  // the symbol `renamed` counts as `to`: the x of f(x) is a name of no importance
-};
-
-// Points: 0 to 2 positive (below 1, 1 to 3, 3 to 100), 3 and 4 of either sign, from 5 on integers 2 to 40.
-constexpr int real_points = 5, integer_points = 12;
-
-inline uint64_t mix(uint64_t x) {  // splitmix64's finisher
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-inline uint64_t hash_name(std::string_view name) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (char c : name) h = (h ^ uint8_t(c)) * 0x100000001b3u;
-    return mix(h);
-}
-
-struct Exact {
-    struct Value {
-        Rational v;
-        bool ok = true;
-    };
-    static constexpr bool exact = true, numeric = false;
-};
-struct Residues {
-    static constexpr uint64_t prime[2] = {2305843009213693951u, 2305843009213693921u};  // 2^61 - 1, 2^61 - 31
-    struct Value {
-        uint64_t v[2] = {0, 0};
-        bool ok = true;
-    };
-    static constexpr bool exact = false, numeric = false;
-    static uint64_t times(uint64_t a, uint64_t b, int k) {
-        return uint64_t((unsigned __int128)a * b % prime[k]);
-    }
-    static uint64_t power(uint64_t a, uint64_t e, int k) {
-        uint64_t r = 1;
-        for (; e; e >>= 1, a = times(a, a, k))
-            if (e & 1) r = times(r, a, k);
-        return r;
-    }
-};
-template <int N>
-struct Ball {
-    using Value = Complex<N>;
-    static constexpr bool exact = false, numeric = true;
-};
 
 // The evaluation of one expression in field F.
 template <class F>
@@ -119,7 +62,7 @@ class Evaluator {
             case Kind::function:
                 return function(n);
             case Kind::factorial:
-                return factorial((*this)(t_.kid(n, 0)));
+                return factorial((*this)(t_.kid(n, 0)), node.op == double_factorial ? 2 : 1);
             case Kind::binomial:
                 return binomial((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
             case Kind::modulo:
@@ -137,6 +80,7 @@ class Evaluator {
             case Kind::text:
                 return symbol(t_.name(n));
             case Kind::opaque:
+                if (node.op == as_binomial) return binomial((*this)(t_.kid(n, 0)), (*this)(t_.kid(n, 1)));
                 return opaque(n);
             case Kind::big_sum:
                 return big_sum(n);
@@ -462,11 +406,11 @@ class Evaluator {
             return v.v[0] == v.v[1] && v.v[0] <= uint64_t(most) ? int64_t(v.v[0]) : -1;
         }
     }
-    Value factorial(const Value& a) {
+    Value factorial(const Value& a, int64_t step) {
         int64_t n = index(a, 20000);
         if (n < 0 || !budget_.spend(n * (F::exact ? 64 : 16))) return bad();
         Value product = integer(1);
-        for (int64_t k = 2; k <= n && ok(product); k++) product = multiply(product, integer(k));
+        for (int64_t k = n; k > 1 && ok(product); k -= step) product = multiply(product, integer(k));
         return product;
     }
     // n (n-1) ... (n-k+1) / k!, 0 for k < 0; n may be any number.
@@ -688,30 +632,5 @@ class Evaluator {
         }
     }
 };
-
-// The symbols of an expression, sorted, each once; those bound by a sum are left out.
-inline void collect_symbols(const Tree& t, int n, std::vector<std::string_view>& out) {
-    const Node& node = t[n];
-    if (node.kind == Kind::symbol || node.kind == Kind::text) out.push_back(t.name(n));
-    size_t before = out.size();
-    for (int k = 0; k < node.count; k++) collect_symbols(t, t.kid(n, k), out);
-    if (node.kind == Kind::big_sum)
-        out.erase(std::remove(out.begin() + long(before), out.end(), std::string_view(t.name(n))), out.end());
-}
-inline std::vector<std::string_view> symbols_of(const Tree& t, int n) {
-    std::vector<std::string_view> out;
-    collect_symbols(t, n, out);
-    std::sort(out.begin(), out.end());
-    out.erase(std::unique(out.begin(), out.end()), out.end());
-    return out;
-}
-// Whether any node below n (itself included) is of one of the kinds.
-template <class Test>
-bool any_node(const Tree& t, int n, Test test) {
-    if (test(t[n])) return true;
-    for (int k = 0; k < t[n].count; k++)
-        if (any_node(t, t.kid(n, k), test)) return true;
-    return false;
-}
 
 }  // namespace verifier

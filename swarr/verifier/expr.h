@@ -25,20 +25,20 @@ enum class Kind : uint8_t {
     symbol,       // value: name
     constant,     // op: Const
     add,
-    mul,       // n children
-    divide,    // 2
-    negate,    // 1
-    power,     // base, exponent
-    root,      // radicand, degree
-    function,  // op: Fn; arguments (log: argument, base)
-    factorial,
+    mul,        // n children
+    divide,     // 2
+    negate,     // 1
+    power,      // base, exponent
+    root,       // radicand, degree
+    function,   // op: Fn; arguments (log: argument, base)
+    factorial,  // op: double_factorial for n!!
     binomial,
     modulo,
     plus_minus,  // 1; op: 1 for the opposite sign of the others
     percent,
     degree,
     unit,     // 1; value: name of the unit
-    opaque,   // value: name; a function nothing is known about, of its children
+    opaque,   // value: name; a function nothing is known about, of its children; op: as_binomial
     big_sum,  // op: 0 sum, 1 product; lower, upper, body; value: name of the bound symbol
     // structures
     tuple,     // op: brackets; children in order
@@ -81,6 +81,8 @@ constexpr uint8_t closed_left = 1, closed_right = 2, angle_brackets = 4;
 
 // op of a symbol or number that stood alone in round brackets: the x of P(x).
 constexpr uint8_t in_brackets = 1;
+
+constexpr uint8_t double_factorial = 1, as_binomial = 1;
 
 struct Node {
     Kind kind;
@@ -153,5 +155,30 @@ struct Tree {
     }
     const Number& number_of(int n) const { return numbers[size_t((*this)[n].value)]; }
 };
+
+// The symbols of an expression, sorted, each once; those bound by a sum are left out.
+inline void collect_symbols(const Tree& t, int n, std::vector<std::string_view>& out) {
+    const Node& node = t[n];
+    if (node.kind == Kind::symbol || node.kind == Kind::text) out.push_back(t.name(n));
+    size_t before = out.size();
+    for (int k = 0; k < node.count; k++) collect_symbols(t, t.kid(n, k), out);
+    if (node.kind == Kind::big_sum)
+        out.erase(std::remove(out.begin() + long(before), out.end(), std::string_view(t.name(n))), out.end());
+}
+inline std::vector<std::string_view> symbols_of(const Tree& t, int n) {
+    std::vector<std::string_view> out;
+    collect_symbols(t, n, out);
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+}
+// Whether any node below n (itself included) is of one of the kinds.
+template <class Test>
+bool any_node(const Tree& t, int n, Test test) {
+    if (test(t[n])) return true;
+    for (int k = 0; k < t[n].count; k++)
+        if (any_node(t, t.kid(n, k), test)) return true;
+    return false;
+}
 
 }  // namespace verifier

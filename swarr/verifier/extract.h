@@ -4,8 +4,7 @@
 //     in running text, an unclosed box or unclosed thinking earns nothing. Neighbouring boxes joined by
 //     "and", "or", a comma or \quad are one list; a box after other words replaces those before it (a
 //     retraction).
-// lenient: for evaluation, reported apart. Where there is no box: <answer> tags, "####", "answer is", "A:",
-// then
+// lenient: for evaluation, reported apart. Where there is no box: <answer> tags, "####", "answer is", "A:", then
 //     the last formula or number. Several readings of the found sentence are offered, most complete first;
 //     the caller takes the first that can be read, without looking at the gold.
 //
@@ -58,10 +57,20 @@ inline std::string_view trim(std::string_view s) {
 // What the model wrote as its answer: after its thinking, up to its end-of-turn token.
 // Returns false for thinking that never ends.
 inline bool answer_part(std::string_view& text) {
-    size_t closed = text.rfind("</think>"), opened = text.rfind("<think>");
-    if (opened != std::string_view::npos && (closed == std::string_view::npos || opened > closed))
-        return false;
-    if (closed != std::string_view::npos) text.remove_prefix(closed + 8);
+    // The tags that models think in; the last one of any kind decides.
+    static constexpr std::string_view thinking[][2] = {{"<think>", "</think>"},
+                                                       {"<thinking>", "</thinking>"},
+                                                       {"[THINK]", "[/THINK]"},
+                                                       {"<|begin_of_thought|>", "<|end_of_thought|>"}};
+    bool open = false;
+    size_t last = 0;
+    for (auto& tag : thinking)
+        for (int closing : {0, 1})
+            if (size_t at = text.rfind(tag[closing]);
+                at != std::string_view::npos && at + tag[closing].size() > last)
+                open = !closing, last = at + tag[closing].size();
+    if (open) return false;
+    text.remove_prefix(last);
     static constexpr std::string_view ends[] = {"<|im_end|>",
                                                 "<|im_start|>",
                                                 "<|endoftext|>",
@@ -194,7 +203,8 @@ inline std::string_view unwrap(std::string_view s) {
         s = trim(s);
         if (!s.empty() && s.front() == ':') s.remove_prefix(1);
         bool thin_space = s.size() > 1 && s[s.size() - 2] == '\\';  // "\," is no comma
-        if (!s.empty() && (s.back() == '.' || s.back() == ',') && !thin_space) s.remove_suffix(1);
+        bool dots = s.size() > 1 && s[s.size() - 2] == '.';         // 1.23... is not 1.23
+        if (!s.empty() && (s.back() == '.' || s.back() == ',') && !thin_space && !dots) s.remove_suffix(1);
         for (std::string_view mark : {"**", "__", "\"", "`"}) {
             bool front = starts(s, mark),
                  back = s.size() >= 2 * mark.size() && s.substr(s.size() - mark.size()) == mark;
@@ -253,6 +263,12 @@ inline bool last_number(std::string_view text, size_t& begin, size_t& end) {
         return (c == ',' || c == '/') && digit_before && digit_after;
     };
     while (begin && part(begin - 1)) begin--;
+    size_t whole = begin;  // 3 1/2
+    while (whole && text[whole - 1] == ' ') whole--;
+    bool mixed = whole < begin && whole && is_digit(text[whole - 1]) &&
+                 text.substr(begin, end - begin).find('/') != std::string_view::npos;
+    if (mixed)
+        for (begin = whole; begin && is_digit(text[begin - 1]);) begin--;
     if (begin && text[begin - 1] == '$') begin--;
     bool unary = begin && text[begin - 1] == '-' &&
                  (begin < 2 || !(is_digit(text[begin - 2]) || is_letter(text[begin - 2])));

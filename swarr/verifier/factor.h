@@ -14,7 +14,7 @@ namespace detail {
 class Factors {
   protected:
     Factors(std::vector<Token> tokens, Tree& tree) : tree_(tree) {
-        split_words(tokens);
+        split_words(tokens, tokens_);
         tokens_.emplace_back();  // Tok::end
     }
     virtual ~Factors() = default;
@@ -45,36 +45,6 @@ class Factors {
     };
     bool too_deep() const { return depth_ > max_depth || tree_.nodes.size() > max_nodes || tree_.too_large; }
 
-    // Words of up to three letters (and "abcd") that are no unit after a number are products of letters.
-    void split_words(std::vector<Token>& in) {
-        for (size_t i = 0; i < in.size(); i++) {
-            Token& t = in[i];
-            bool split = t.kind == Tok::word && !t.text;
-            if (split) {
-                bool ascending = true;
-                for (size_t k = 1; k < t.s.size(); k++) ascending &= t.s[k - 1] < t.s[k];
-                bool neighbour =
-                    (i && in[i - 1].kind == Tok::word) || (i + 1 < in.size() && in[i + 1].kind == Tok::word);
-                bool value_before =
-                    i && (in[i - 1].kind == Tok::number || in[i - 1].kind == Tok::brace_close ||
-                          in[i - 1].kind == Tok::close || in[i - 1].kind == Tok::constant);
-                split = (t.s.size() <= 3 || ascending) && !neighbour && !(value_before && known_unit(t.s));
-            }
-            if (!split) {
-                tokens_.push_back(std::move(t));
-                continue;
-            }
-            for (size_t k = 0; k < t.s.size(); k++) {
-                Token letter = t;
-                letter.space = t.space && k == 0;
-                letter.s = t.s.substr(k, 1);
-                char c = letter.s[0];
-                letter.kind = c == 'e' || c == 'i' ? Tok::constant : Tok::symbol;
-                letter.id = uint8_t(c == 'e' ? Const::e : Const::i);
-                tokens_.push_back(letter);
-            }
-        }
-    }
     // Whether the next token begins a factor that stands beside the last one.
     bool begins_factor(bool after_number) const {
         switch (look().kind) {
@@ -116,9 +86,10 @@ class Factors {
                 if ((is(Tok::degree, k) || is(Tok::prime, k)) && (!braces || is(Tok::brace_close, k + 1))) {
                     bool degree = is(Tok::degree, k);
                     at_ += k + 1 + braces;
-                    base = degree ? tree_.unary(Kind::degree, base) : primed(base);
+                    base = degree ? degrees(base) : primed(base);
                     continue;
                 }
+                if (ordinal_ends(base)) continue;
                 at_++;
                 int exponent = operand();
                 if (exponent < 0) return -1;
@@ -126,11 +97,11 @@ class Factors {
             } else if (take(Tok::bang)) {
                 bool twice = is(Tok::bang) && !look().space;
                 if (twice) at_++;
-                base = twice ? named_opaque("!!", {base}) : tree_.unary(Kind::factorial, base);
+                base = tree_.unary(Kind::factorial, base, twice ? double_factorial : 0);
             } else if (take(Tok::percent)) {
                 base = tree_.unary(Kind::percent, base);
             } else if (take(Tok::degree)) {
-                base = tree_.unary(Kind::degree, base);
+                base = degrees(base);
             } else if (take(Tok::prime)) {
                 base = primed(base);
             } else if (is(Tok::sub)) {
@@ -143,6 +114,27 @@ class Factors {
             }
         }
         return base;
+    }
+    // Skips the ending of 5^{th}.
+    bool ordinal_ends(int base) {
+        if (tree_[base].kind != Kind::number || !is(Tok::brace, 1)) return false;
+        std::string ending;
+        size_t k = 2;
+        for (; (is(Tok::word, k) || is(Tok::symbol, k)) && ending.size() < 3; k++) ending += look(k).s;
+        bool known = ending == "th" || ending == "st" || ending == "nd" || ending == "rd";
+        if (!known || !is(Tok::brace_close, k)) return false;
+        at_ += k + 1;
+        return true;
+    }
+    // 90^\circ, 20^\circ C
+    int degrees(int base) {
+        int value = tree_.unary(Kind::degree, base);
+        bool scale =
+            is(Tok::symbol) && (look().s == "C" || look().s == "F") && !is(Tok::sub, 1) && !is(Tok::power, 1);
+        if (!scale) return value;
+        tree_.names.push_back(look().s);
+        at_++;
+        return tree_.make(Kind::unit, {value}, 0, int(tree_.names.size()) - 1);
     }
     // An exponent or a subscript's value: one primary, with its own power and sign.
     int operand() {
@@ -233,7 +225,13 @@ class Factors {
             tokens_[at_ - 2] = tokens_[power];
             at_ -= 2;
         }
-        while (is(Tok::prime)) at_++, name += "'";
+        for (;; name += "'") {
+            bool braces = is(Tok::power) && is(Tok::brace, 1);
+            bool raised =
+                is(Tok::power) && is(Tok::prime, 1 + braces) && (!braces || is(Tok::brace_close, 3));
+            if (!raised && !is(Tok::prime)) break;
+            at_ += raised ? 2 + 2 * braces : 1;
+        }
         bool function = name.size() && (name[0] == 'f' || name[0] == 'g' || name[0] == 'h') &&
                         (name.size() == 1 || name[1] == '_' || name[1] == '\'');
         if (function && is(Tok::open)) {
@@ -244,6 +242,27 @@ class Factors {
             return named_opaque(name, arguments);
         }
         return tree_.named(Kind::symbol, name);
+    }
+    // C(5, 2) and P(3, 4): a binomial or a point, by what it is compared with.
+    bool call_of_capital(int& out) {
+        bool capital = look().s.size() == 1 && look().s[0] >= 'A' && look().s[0] <= 'Z' && is(Tok::open, 1);
+        if (!capital) return false;
+        size_t start = at_, end = at_ + 2;
+        for (int depth = 1; end < tokens_.size() && end < start + 200 && depth; end++) {
+            depth += tokens_[end].kind == Tok::open;
+            depth -= tokens_[end].kind == Tok::close;
+            if (depth == 1 && tokens_[end].kind == Tok::comma) {
+                std::string name = look().s;
+                at_ += 2;
+                std::vector<int> arguments;
+                Join join = Join::comma;
+                if (!items(arguments, join) || !take(Tok::close)) return out = -1, true;
+                out = named_opaque(name, arguments);
+                if (name == "C" && arguments.size() == 2) tree_.nodes[size_t(out)].op = as_binomial;
+                return true;
+            }
+        }
+        return false;
     }
 
     int primary() {
@@ -260,6 +279,7 @@ class Factors {
                 return tree_.number(n);
             }
             case Tok::symbol:
+                if (int call; call_of_capital(call)) return call;
                 at_++;
                 return name_after(t.s);
             case Tok::constant:
@@ -372,16 +392,11 @@ class Factors {
         if (letters)
             for (char c : look().s) letters &= (c >= 'A' && c <= 'Z') || is_digit(c);
         if (letters && (look().s.size() < 9)) digits += look().s, at_++;
-        if (is(Tok::sub)) {
-            std::string base = subscript();
-            if (auto it = plain_words().find(base);
-                it != plain_words().end() && it->second.kind == Tok::number)
-                base = it->second.name;
-            int b = base.size() <= 2 ? std::atoi(base.c_str()) : 0;
-            bool digits_only =
-                digits.find_first_of("er") == std::string::npos;  // as the lexer writes 1e5 and 0.1r6
-            if (!digits_only || b < 2 || b > 36) return -1;
-            return tree_.named(Kind::based, digits, uint8_t(b));
+        if (is(Tok::sub)) return based(digits);
+        bool in = is(Tok::word) && look().s == "in", word = is(Tok::word, in) && look(in).s == "base";
+        if (word && is(Tok::number, 1 + in)) {  // 52 in base 8
+            at_ += in;
+            return based(digits);
         }
         if (letters) return -1;
         if (t.separators) tree_.ambiguous_commas = true;
@@ -389,6 +404,22 @@ class Factors {
         if (exact_number(digits, n)) return tree_.number(n);
         if (digits.find_first_not_of("0123456789.") != std::string::npos) return -1;
         return tree_.named(Kind::long_number, digits);
+    }
+    // At the sign or word before the base: 52_8, 52_{(8)}, 52 base 8.
+    int based(const std::string& digits) {
+        Token bracket;
+        bracket.kind = Tok::open;
+        std::string base = subscript();
+        if (auto it = plain_words().find(base); it != plain_words().end() && it->second.kind == Tok::number)
+            base = it->second.name;
+        const std::string open = spelled(bracket);
+        if (base.size() == 2 * open.size() + 1 || base.size() == 2 * open.size() + 2)
+            if (base.compare(0, open.size(), open) == 0)
+                base = base.substr(open.size(), base.size() - 2 * open.size());
+        int b = base.size() <= 2 ? std::atoi(base.c_str()) : 0;
+        // er: as the lexer writes 1e5 and 0.1r6
+        if (digits.find_first_of("er/-") != std::string::npos || b < 2 || b > 36) return -1;
+        return tree_.named(Kind::based, digits, uint8_t(b));
     }
     int words() {
         std::string name;
@@ -412,7 +443,8 @@ class Factors {
             if (is(Tok::sub) && base < 0) {
                 if (fn != Fn::log && fn != Fn::lg) return -1;
                 at_++;
-                base = operand_without_power();
+                bool ten = is(Tok::number) && look().s == "10";  // not \log_1 0
+                base = ten ? (at_++, tree_.integer(10)) : operand_without_power();
                 if (base < 0) return -1;
             } else if (is(Tok::power) && exponent < 0) {
                 at_++;
@@ -435,6 +467,8 @@ class Factors {
             if (inner < 0) return -1;
             arguments.push_back(inner);
         }
+        if (fn == Fn::det && arguments.size() == 1 && tree_[arguments[0]].kind == Kind::matrix)
+            return exponent < 0 ? determinant(tree_, arguments[0]) : -1;
         if (fn == Fn::lg) fn = Fn::log, base = base < 0 ? tree_.integer(10) : base;
         if (base >= 0 && arguments.size() == 1) arguments.push_back(base);
         bool inverse = exponent >= 0 && fn <= Fn::csc && tree_[exponent].kind == Kind::negate &&
@@ -474,9 +508,14 @@ class Factors {
         for (int k = 0; k < 2; k++) {
             if (is(Tok::sub)) {
                 size_t start = at_;
-                if (is(Tok::brace, 1) && is(Tok::symbol, 2) && is(Tok::relation, 3) &&
+                bool name_of_index = is(Tok::symbol, 2) || (is(Tok::constant, 2) && !look(2).s.empty());
+                if (is(Tok::brace, 1) && name_of_index && is(Tok::relation, 3) &&
                     look(3).id == uint8_t(Rel::eq) && name != "lim") {
                     bound = look(2).s;
+                    if (is(Tok::constant, 2))  // the i of a sum over i is no imaginary unit
+                        for (size_t i = at_; i < tokens_.size(); i++)
+                            if (tokens_[i].kind == Tok::constant && tokens_[i].s == bound)
+                                tokens_[i].kind = Tok::symbol, tokens_[i].id = 0;
                     at_ += 4;
                     lower_bound = sum();
                     if (lower_bound >= 0 && take(Tok::brace_close)) continue;
@@ -522,6 +561,8 @@ class Factors {
         if (out.size() == 1) {
             Node& inner = tree_.nodes[size_t(out[0])];
             if (inner.kind == Kind::symbol || inner.kind == Kind::number) inner.op = in_brackets;
+            if (round_open && round_close && is(Tok::sub) && inner.kind == Kind::number)  // (1010)_2
+                return based(tree_.number_of(out[0]).value.text());
             return round_open == round_close ? out[0] : -1;
         }
         if (join != Join::comma)

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "extract.h"
-#include "words.h"
+#include "number_words.h"
 
 namespace verifier {
 
@@ -41,9 +41,20 @@ inline std::string repair(std::string_view s) {
                 out += "\\\\", i++;
             }
         } else if (c >= 0x80) {
-            size_t length = 1;
+            size_t length = 1, more = 1;
             if (const char* latex = unicode_latex(s.substr(i), length)) {
-                out += latex, i += length - 1;
+                char script = *latex == '^' || *latex == '_' ? *latex : '\0';
+                if (!script) out += latex;
+                if (script) out += script, out += '{';  // one exponent, not a power of a power
+                while (script) {
+                    out += latex[1];
+                    const char* next =
+                        i + length < s.size() ? unicode_latex(s.substr(i + length), more) : nullptr;
+                    if (!next || *next != script) break;
+                    latex = next, length += more;
+                }
+                if (script) out += '}';
+                i += length - 1;
             } else {
                 out += char(c);
             }
@@ -129,15 +140,27 @@ class Lexer {
         return 0;
     }
 
-    // The length of "\overline{" before digits and a closing brace, or 0.
-    size_t repeating() const {
-        for (std::string_view f : {"\\overline{", "\\bar{", "\\dot{"}) {
-            if (!starts(rest(), f)) continue;
+    // The length of "\overline{" before digits and a closing brace, or of the bracket of 0.(3), or 0.
+    size_t repeating(bool after_point) const {
+        for (std::string_view f : {"\\overline{", "\\bar{", "\\dot{", "("}) {
+            if (!starts(rest(), f) || (f == "(" && !after_point)) continue;
             size_t p = f.size();
             while (is_digit(peek(p))) p++;
-            if (p > f.size() && peek(p) == '}') return f.size();
+            if (p > f.size() && peek(p) == (f == "(" ? ')' : '}')) return f.size();
         }
         return 0;
+    }
+    // 0.1666... becomes 0.1r6.
+    void repeat_last_digit(std::string& digits) {
+        std::string_view dots;
+        for (std::string_view d : {"...", "\\ldots", "\\dots", "\\cdots"})
+            if (starts(rest(), d)) dots = d;
+        char last = digits.back();
+        size_t point = digits.find('.'), first = digits.find_last_not_of(last);
+        if (dots.empty() || point == std::string::npos || first < point || digits.size() - first < 4) return;
+        digits.resize(first + 1);
+        digits += 'r', digits += last;
+        at_ += dots.size();
     }
 
     void number(std::vector<Token>& out) {
@@ -160,9 +183,11 @@ class Lexer {
             while (is_digit(peek())) digits += peek(), at_++;
         } else if (peek() == '.' && peek(1) != '.') {
             at_++;  // also the end of "5." and "1./3"
-            if (is_digit(peek()) || repeating()) digits += '.';
+            bool after_point = !is_digit(peek());
+            if (!after_point || repeating(true)) digits += '.';
             while (is_digit(peek())) digits += peek(), at_++;
-            if (size_t open = repeating()) {  // 0.1\overline{6} becomes 0.1r6
+            repeat_last_digit(digits);
+            if (size_t open = repeating(after_point)) {  // 0.1\overline{6} becomes 0.1r6
                 digits += 'r';
                 for (at_ += open; is_digit(peek()); at_++) digits += peek();
                 at_++;
@@ -204,21 +229,17 @@ class Lexer {
         auto function = shared_words().find(run);
         if (run.size() > 1 && word != plain_words().end()) {
             at_ = end;
-            // "forty-two", "forty two"
-            bool ones = word->second.kind == Tok::number && word->second.name[1] == '\0' &&
-                        word->second.name[0] != '0';
-            bool joined =
-                ones && !out.empty() && end - run.size() && (s_[end - run.size() - 1] == '-' || space_);
-            if (joined && out.back().kind == Tok::minus && out.size() > 1 && is_tens(out[out.size() - 2]))
-                out.pop_back();
-            if (joined && is_tens(out.back()))
-                out.back().s[1] = word->second.name[0];
-            else
-                push(out, word->second);
+            push(out, word->second);
             return;
         }
         if (function != shared_words().end()) {
             push(out, function->second), at_ = end;
+            bool base = run == "log" && (starts(rest(), "2(") || starts(rest(), "10("));
+            if (base) push(out, Tok::sub);
+            return;
+        }
+        if (currency_before_number(run, end)) {
+            at_ = end + (end < s_.size() && s_[end] == '.'), space_ = true;
             return;
         }
         // "orW(x)" after a value, "sinx", "pir"
@@ -239,17 +260,29 @@ class Lexer {
             }
         }
         if (run.size() == 1) {
-            letter(out, run);
+            letter(out, run, end);
         } else {
             push(out, Tok::word, 0, run);
         }
         at_ = end;
     }
-    static bool is_tens(const Token& t) {
-        return t.kind == Tok::number && t.id == 1 && t.s.size() == 2 && t.s[1] == '0';
+    // "Rs. 500", "US\$10"
+    bool currency_before_number(std::string_view run, size_t end) const {
+        bool known = false;
+        for (std::string_view c : {"Rs", "INR", "USD", "US", "EUR", "GBP"}) known |= run == c;
+        while (known && end < s_.size() && (is_space(s_[end]) || std::strchr(".\\$", s_[end]))) end++;
+        return known && end < s_.size() && is_digit(s_[end]);
     }
-    void letter(std::vector<Token>& out, std::string_view name) {
-        if (name == "e") {
+    void letter(std::vector<Token>& out, std::string_view name, size_t end) {
+        while (end < s_.size() && is_space(s_[end])) end++;
+        bool set_before =
+            !out.empty() && (out.back().kind == Tok::close || out.back().kind == Tok::bracket_close ||
+                             out.back().kind == Tok::set_close);
+        bool set_after =
+            end < s_.size() && (s_[end] == '(' || s_[end] == '[' || starts(s_.substr(end), "\\{"));
+        if (name == "U" && set_before && set_after) {  // (0,1) U (1,2)
+            push(out, Tok::cup);
+        } else if (name == "e") {
             push(out, Tok::constant, uint8_t(Const::e), name);
         } else if (name == "i") {
             push(out, Tok::constant, uint8_t(Const::i), name);
@@ -318,8 +351,8 @@ class Lexer {
     }
     static bool known(std::string_view c) {
         return commands().count(c) || shared_words().count(c) || is_spacing(c) || is_text_command(c) ||
-               is_style(c) || is_greek(c) || c == "begin" || c == "end" || c == "not" || c == "and" ||
-               c == "or" || c == "hline";
+               is_style(c) || is_greek(c) || is_dropped_with_group(c) || c == "begin" || c == "end" ||
+               c == "not" || c == "and" || c == "or" || c == "hline";
     }
     void run_command(std::vector<Token>& out, std::string_view c) {
         if (c == "left" || c == "right" || c == "bigl" || c == "bigr" || c == "Bigl" || c == "Bigr") {
@@ -331,6 +364,13 @@ class Lexer {
             return;
         }
         if (is_spacing(c)) {
+            space_ = true;
+            return;
+        }
+        if (is_dropped_with_group(c)) {
+            if (peek() == '*') at_++;
+            size_t close = peek() == '{' ? s_.substr(0, at_ + 64).find('}', at_) : std::string_view::npos;
+            if (close != std::string_view::npos) at_ = close + 1;
             space_ = true;
             return;
         }
@@ -367,7 +407,8 @@ class Lexer {
         }
         if (auto it = shared_words().find(c); it != shared_words().end()) return push(out, it->second);
         if (auto it = commands().find(c); it != commands().end()) return push(out, it->second);
-        push(out, Tok::symbol, 0, c);
+        // \varphi is \phi: nobody uses both in one answer
+        push(out, Tok::symbol, 0, starts(c, "var") ? c.substr(3) : c);
     }
     void operator_name(std::vector<Token>& out) {
         if (peek() == '*') at_++;
@@ -378,6 +419,7 @@ class Lexer {
         at_ = close + 1;
         if (auto it = shared_words().find(name); it != shared_words().end()) return push(out, it->second);
         if (auto it = plain_words().find(name); it != plain_words().end()) return push(out, it->second);
+        if (auto it = commands().find(name); it != commands().end()) return push(out, it->second);  // Re, Im
         push(out, Tok::symbol, 0, name);
     }
     void environment(std::vector<Token>& out, bool begin) {
@@ -542,6 +584,7 @@ inline bool lex(std::string_view text, bool commas_separate, std::vector<Token>&
         t.space |= space, space = false;
         out.push_back(std::move(t));
     }
+    detail::fold_number_words(out);
     return !out.empty();
 }
 

@@ -1,15 +1,15 @@
 // match.h: whether two read answers mean the same; each structure by its own rule.
 //
 // The rules (why they are so: the table of policies in compare.h)
-//   names        "x =", "x \in", "f(x) =" is dropped when the other side has none; two names must agree,
-//   except
-//                the variable of a call (f(n) = n is f(x) = x)
+//   names        "x =", "x \in", "f(x) =" is dropped when the other side has none; two names must agree
+//                (names.h)
 //   lists, sets  any order, every element once; a set drops repetitions; \pm is two elements
 //   tuples       in order; brackets count for two elements (an interval), not for more; a vector is a tuple
 //   intervals    against inequalities and unions, as sets of reals
 //   equations    L = R and L' = R' where (L - R) / (L' - R') is one nonzero constant; chains link by link
 #pragma once
 #include "build.h"
+#include "names.h"
 #include "solution.h"
 
 namespace verifier {
@@ -38,7 +38,8 @@ class Matcher {
             case Kind::relation:
                 return is_inequality(p);
             case Kind::symbol:
-                return p.name() == "mathbb R";
+            case Kind::text:
+                return Solutions::is_reals(p);
             case Kind::add:
                 return p.kid(0).kind() == Kind::symbol && p.kid(0).name() == "mathbb R";
             case Kind::list:
@@ -68,6 +69,9 @@ class Matcher {
     static bool is_collection(const Part& p) { return p.kind() == Kind::list || p.kind() == Kind::set; }
 
     bool matched(Part gold, Part pred) {
+        if (Part bare = gold;
+            pred.kind() == Kind::unit && drop_unit_letter(bare) && letter_is_unit(gold, pred))
+            return match(bare, pred.kid(0));  // 5 m and 5 meters
         if (gold.kind() == Kind::unit || pred.kind() == Kind::unit) {
             if (contradicting_units(gold, pred)) return false;
             while (gold.kind() == Kind::unit) gold = gold.kid(0);
@@ -77,14 +81,21 @@ class Matcher {
         bool sets = is_set_expression(gold) || is_set_expression(pred);
         if (sets && same_solutions(gold, pred)) return true;
         if (relations) return match_relations(gold, pred);
-        if (sets && gold.kind() == pred.kind()) return match_children(gold, pred);
+        if (sets && gold.kind() == pred.kind() && gold.count()) return match_children(gold, pred);
         bool expand = !gold.minus && !pred.minus && (has_plus_minus(gold) || has_plus_minus(pred));
         if (is_collection(gold) || is_collection(pred) || expand) return match_collections(gold, pred);
         Kind g = gold.kind(), p = pred.kind();
+        if (labelled_point(gold) && p == Kind::tuple) return (*pred).op == 0 && match_in_order(gold, pred);
+        if (labelled_point(pred) && g == Kind::tuple) return (*gold).op == 0 && match_in_order(gold, pred);
         if (g == Kind::tuple || p == Kind::tuple || g == Kind::matrix || p == Kind::matrix)
             return match_ordered(gold, pred);
         if (g == Kind::based || p == Kind::based) return match_based(gold, pred);
         if (g == Kind::ratio || p == Kind::ratio) return match_ratios(gold, pred);
+        if (g == Kind::modulo && p == Kind::modulo && !match(gold.kid(1), pred.kid(1))) return false;
+        if ((g == Kind::time && p == Kind::number) || (p == Kind::time && g == Kind::number))
+            return g == Kind::time ? full_hour(gold, pred) : full_hour(pred, gold);
+        if ((g == Kind::empty_set && p == Kind::text) || (p == Kind::empty_set && g == Kind::text))
+            return no_solution(g == Kind::text ? gold.name() : pred.name());
         if (g == Kind::time || p == Kind::time || g == Kind::ellipsis || p == Kind::ellipsis ||
             g == Kind::empty_set || p == Kind::empty_set)
             return g == p && (g != Kind::time || gold.name() == pred.name());
@@ -94,16 +105,51 @@ class Matcher {
         return scalars_.equal(gold, pred) || scalars_.equal_by_rounding(gold, pred, options_);
     }
 
-    // Both units are of the known ones, and differ: 10 cm is not 10 m.
+    // The known units that a unit's name begins with, without "square", "per" and exponents.
+    static std::vector<std::string> known_units(const std::string& name) {
+        std::vector<std::string> out;
+        for (size_t at = 0; at < name.size();) {
+            size_t end = std::min(name.find(' ', at), name.size());
+            std::string word = name.substr(at, std::min(name.find('^', at), end) - at);
+            at = end + 1;
+            if (word.empty() || word == "per" || word == "square" || word == "cubic") continue;
+            const char* known = known_unit(word);
+            if (!known || (word == "in" && !out.empty())) break;  // "hours of work", "hours in total"
+            if (*known) out.push_back(known);
+        }
+        return out;
+    }
+    // Both have units of the known ones, and one differs: 10 cm is not 10 m, km/h not m/s.
     static bool contradicting_units(const Part& gold, const Part& pred) {
         if (gold.kind() != Kind::unit || pred.kind() != Kind::unit) return false;
-        const char *g = known_unit(gold.name()), *p = known_unit(pred.name());
-        return g && p && *g && *p && std::strcmp(g, p) != 0;
+        std::vector<std::string> g = known_units(gold.name()), p = known_units(pred.name());
+        for (size_t k = 0; k < std::min(g.size(), p.size()); k++)
+            if (g[k] != p[k]) return true;
+        return false;
     }
 
+    static bool letter_is_unit(const Part& product, const Part& unit) {
+        Part letter = product.kid(1);
+        if (letter.kind() == Kind::power) letter = letter.kid(0);
+        std::vector<std::string> units = known_units(unit.name());
+        const char* known = known_unit(letter.name());
+        return known && units.size() == 1 && units[0] == known;
+    }
+    static bool labelled_point(const Part& p) {  // P(3, 4)
+        return p.kind() == Kind::opaque && p.count() > 1 && p.name().size() == 1 && p.name()[0] <= 'Z';
+    }
+    static bool full_hour(const Part& time, const Part& number) {  // 3 PM and 3
+        return time.name().compare(0, time.name().find(':') + 3, spelled(number) + ":00") == 0;
+    }
+    static bool no_solution(const std::string& words) {
+        for (const char* w : {"no solution", "no solutions", "no real solution", "no real solutions",
+                              "empty set", "the empty set", "empty"})
+            if (words == w) return true;
+        return false;
+    }
     // Turns 10 m and 10 m^2 into 10; false where there is no number, or another symbol.
     static bool drop_unit_letter(Part& p) {
-        if (p.count() != 2) return false;
+        if (p.kind() != Kind::mul || p.count() != 2) return false;
         Part last = p.kid(1);
         if (last.kind() == Kind::power) last = last.kid(0);
         if (last.kind() != Kind::symbol || !unit_letter(last.name()) || p.kid(0).kind() != Kind::number)
@@ -200,6 +246,7 @@ class Matcher {
                 if (!match_element(g.kid(k), p.kid(k))) return false;
             return true;
         }
+        if (a == Kind::relation && b == Kind::relation) return same_links(g, p);
         if (a == Kind::relation || b == Kind::relation) return false;
         return scalars_.equal(g, p);
     }
@@ -220,82 +267,6 @@ class Matcher {
 
     // ---- names
 
-    // What can stand on the left of "=" without being part of the answer: a symbol, words, AB, f(x), P(A),
-    // A:B, |AB|, (x, y). The variable of a call is returned apart. Empty: no name.
-    static std::string name_of(const Part& p, std::string_view& variable) {
-        switch (p.kind()) {
-            case Kind::symbol:
-            case Kind::text:
-                return p.name();
-            case Kind::constant:
-                return (*p).op == uint8_t(Const::e) ? "e" : "";
-            case Kind::opaque:
-                if (p.count() == 1 && p.kid(0).kind() == Kind::symbol) variable = p.kid(0).name();
-                return p.name()[0] == '_'
-                           ? ""
-                           : p.name() + "()" + (p.count() == 1 && variable.empty() ? spelled(p.kid(0)) : "");
-            case Kind::mul: {
-                if (p.count() == 2 && p.kid(0).kind() == Kind::symbol &&
-                    ((p.kid(1).kind() == Kind::symbol || p.kid(1).kind() == Kind::number) &&
-                     (*p.kid(1)).op == in_brackets)) {
-                    if (p.kid(1).kind() == Kind::symbol) variable = p.kid(1).name();
-                    return p.kid(0).name() + "()" + (variable.empty() ? spelled(p.kid(1)) : "");
-                }
-                std::string name;
-                for (int k = 0; k < p.count(); k++) {
-                    if (p.kid(k).kind() == Kind::text) {
-                        name += p.kid(k).name();
-                        continue;
-                    }
-                    if (p.kid(k).kind() != Kind::symbol || p.count() > 4) return "";
-                    char c = p.kid(k).name()[0];
-                    bool capital = c >= 'A' && c <= 'Z';
-                    if (!capital) return "";
-                    name += p.kid(k).name();
-                }
-                return name;
-            }
-            case Kind::function:
-                return (*p).op == uint8_t(Fn::abs) && p.count() == 1 ? "|" + name_of(p.kid(0), variable) + "|"
-                                                                     : "";
-            case Kind::ratio:
-            case Kind::tuple: {
-                std::string name = "(";
-                for (int k = 0; k < p.count(); k++) {
-                    std::string_view inner;
-                    std::string part = name_of(p.kid(k), inner);
-                    if (part.empty()) return "";
-                    name += part + (p.kind() == Kind::ratio ? ":" : ",");
-                }
-                return name;
-            }
-            default:
-                return "";
-        }
-    }
-    static std::string spelled(const Part& p) {
-        if (p.kind() == Kind::number) return p.tree->number_of(p.node).value.text();
-        return p.kind() == Kind::symbol ? p.name() : "?";
-    }
-    struct Assignment {
-        std::string name;
-        std::string_view variable;
-        Part relation;
-        int first = 0;  // sides from here on are values
-    };
-    static bool assignment(const Part& p, Assignment& out) {
-        if (p.kind() != Kind::relation) return false;
-        out.relation = p, out.first = 1;
-        Rel r = p.tree->relations[size_t((*p).value)];
-        if (r != Rel::eq && r != Rel::approx && r != Rel::in && r != Rel::equiv) return false;
-        out.name = name_of(p.kid(0), out.variable);
-        if (out.name.empty() && p.count() == 2 && r == Rel::eq) {  // 5 = x
-            out.name = name_of(p.kid(1), out.variable);
-            out.first = 0;
-            if (!symbols(p.kid(0)).empty() || p.kid(1).kind() == Kind::text) return false;
-        }
-        return !out.name.empty() && out.name != "||";
-    }
     static std::vector<std::string> names(const Parts& parts) {
         std::vector<std::string> out;
         Assignment a;
@@ -348,17 +319,39 @@ class Matcher {
         if (gold.kind() == Kind::relation) {
             if (gold_named) {
                 // "a = 4, -8, -10" is a list whose first element has the name: seen by match_collections
-                if (is_collection(pred)) return match_collections(gold, pred);
+                if (is_collection(pred))
+                    return match_named(gold, pred, true) || match_collections(gold, pred);
                 return match(value(g), pred);
             }
             return constant_chain(gold) && chain_values(gold, 0) && match(gold.kid(gold.count() - 1), pred);
         }
         if (pred_named) {
-            if (is_collection(gold)) return match_collections(gold, pred);
+            if (is_collection(gold)) return match_named(pred, gold, false) || match_collections(gold, pred);
             return chain_values(pred, p.first) && match(gold, value(p));
         }
         if (options_.last_side && last_is_equal(pred)) return match(gold, pred.kid(pred.count() - 1));
         return constant_chain(pred) && chain_values(pred, 0) && match_any_side(gold, pred);
+    }
+    // (x, y) = (1, 2) against x = 1, y = 2 in any order.
+    bool match_named(const Part& tuples, const Part& list, bool tuples_are_gold) {
+        if (tuples.count() != 2) return false;
+        Part names = tuples.kid(0), values = tuples.kid(1);
+        bool fits = names.kind() == Kind::tuple && values.kind() == Kind::tuple &&
+                    names.count() == values.count() && names.count() == list.count();
+        for (int k = 0; k < list.count() && fits; k++) {
+            Assignment a;
+            fits = assignment(list.kid(k), a) && list.kid(k).count() == 2;
+            std::string_view variable;
+            int j = 0;
+            while (fits && j < names.count() && name_of(names.kid(j), variable) != a.name) j++;
+            fits = fits && j < names.count() &&
+                   (tuples_are_gold ? match(values.kid(j), value(a)) : match(value(a), values.kid(j)));
+            for (int before = 0; before < k && fits; before++) {
+                Assignment b;
+                fits = assignment(list.kid(before), b) && b.name != a.name;
+            }
+        }
+        return fits;
     }
     static bool last_is_equal(const Part& p) {
         Rel r = p.tree->relations[size_t((*p).value + p.count() - 2)];
@@ -411,6 +404,11 @@ class Matcher {
                      d = pred.kid(backwards ? j : j + 1);
                 bool ordered = r != Rel::eq && r != Rel::ne && r != Rel::approx && r != Rel::equiv;
                 if (backwards && ordered) s = mirrored(s);
+                bool moduli = b.kind() == Kind::modulo && d.kind() == Kind::modulo;  // of congruences
+                if (moduli && !match(b.kid(1), d.kid(1))) {
+                    all = false;
+                    break;
+                }
                 all = r == s && (same_difference(a, b, c, d, ordered) || (match(a, c) && match(b, d)));
             }
             if (all) return true;
@@ -475,6 +473,11 @@ class Matcher {
         if (a.op == b.op) return true;
         bool straight = (a.op == 0 || a.op == 3) && (b.op == 0 || b.op == 3);
         return a.count != 2 && straight;
+    }
+    bool match_in_order(const Part& gold, const Part& pred) {
+        bool same = gold.count() == pred.count();
+        for (int k = 0; k < gold.count() && same; k++) same = match(gold.kid(k), pred.kid(k));
+        return same;
     }
     bool match_children(const Part& gold, const Part& pred) {
         if (gold.count() != pred.count()) return false;

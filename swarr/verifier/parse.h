@@ -81,8 +81,8 @@ class Parser final : Factors {
         return out.size() == 1 ? out[0] : tree_.make(Kind::list, out, uint8_t(join));
     }
     static bool hedge(const std::string& word) {
-        for (const char* w :
-             {"approximately", "Approximately", "about", "About", "approx", "roughly", "exactly", "only"})
+        for (const char* w : {"approximately", "Approximately", "about", "About", "approx", "roughly",
+                              "exactly", "only", "both", "either", "point", "Point"})
             if (word == w) return true;
         return false;
     }
@@ -127,15 +127,39 @@ class Parser final : Factors {
         if (int t = clock_time(); t >= 0) return t;
         std::vector<int> parts{sum()};
         if (parts[0] < 0) return -1;
-        while (is(Tok::colon) && !builder_ && !is(Tok::relation, 1) && tree_[parts[0]].kind != Kind::text) {
+        while (is_to() ||
+               (is(Tok::colon) && !builder_ && !is(Tok::relation, 1) && tree_[parts[0]].kind != Kind::text)) {
             at_++;
             parts.push_back(is(Tok::dots) ? (at_++, tree_.leaf(Kind::ellipsis)) : sum());
             if (parts.back() < 0) return -1;
         }
         return parts.size() == 1 ? parts[0] : tree_.make(Kind::ratio, parts);
     }
+    bool is_to() const {  // 2 to 3
+        return is(Tok::word) && look().s == "to" && at_ && tokens_[at_ - 1].kind == Tok::number &&
+               is(Tok::number, 1);
+    }
+    // 3 PM, 3 p.m., but not the product 3pm
+    int full_hour() {
+        if (!is(Tok::number) || look().s.size() > 2 || look().s.find('.') != std::string::npos) return -1;
+        const Token &a = look(1), &b = look(2);
+        bool word = a.kind == Tok::word,
+             letters = a.kind == Tok::symbol && b.kind == Tok::symbol && b.s.size() == 1;
+        bool capital = letters && a.space && b.s == "M";
+        if (!word && !(letters && (a.text || b.space || capital))) return -1;
+        std::string half = word ? a.s : a.s + b.s;
+        for (char& c : half) c = lower(c);
+        size_t used = word ? 2 : 3;
+        bool ends =
+            is(Tok::end, used) || is(Tok::comma, used) || is(Tok::conj_and, used) || is(Tok::conj_or, used);
+        if ((half != "am" && half != "pm") || !ends) return -1;
+        int hour = std::atoi(look().s.c_str());
+        at_ += used;
+        return tree_.named(Kind::time, std::to_string(hour) + ":00" + half);
+    }
     // 4:30 p.m., 12:05; a ratio such as 3:20 is none of these.
     int clock_time() {
+        if (int hour = full_hour(); hour >= 0) return hour;
         if (!is(Tok::number) || !is(Tok::colon, 1) || !is(Tok::number, 2) || is(Tok::colon, 3)) return -1;
         const std::string &h = look().s, &m = look(2).s;
         if (h.size() > 2 || m.size() != 2 || m[0] > '5' || !is_digit(m[1])) return -1;
@@ -183,7 +207,13 @@ class Parser final : Factors {
         return value;
     }
     bool unit_begins(bool numeric) const {
-        if (is(Tok::word) || (numeric && is(Tok::open) && is(Tok::word, 1))) return true;
+        if (is(Tok::word)) return !is_to();
+        if (numeric && is(Tok::open) && is(Tok::word, 1)) return true;
+        if (numeric && is(Tok::frac) && is(Tok::brace, 1)) {  // \frac{\text{m}}{\text{s}}, \frac{m}{s}
+            bool letter = is(Tok::symbol, 2) && unit_letter(look(2).s) && is(Tok::brace_close, 3) &&
+                          is(Tok::symbol, 5) && (look(5).s == "s" || look(5).s == "h");
+            return is(Tok::word, 2) || (is(Tok::symbol, 2) && look(2).text) || letter;
+        }
         bool min_or_sec =
             is(Tok::function) && (look().id == uint8_t(Fn::min) || look().id == uint8_t(Fn::sec));
         if (min_or_sec && numeric)
@@ -226,6 +256,7 @@ class Parser final : Factors {
             bool after_number = bare_number;
             if (first) {
                 int f = mixed_number();
+                if (f >= 0 && take(Tok::percent)) f = tree_.unary(Kind::percent, f);
                 if (f < 0) f = factor();
                 if (f < 0) return -1;
                 factors.push_back(f);
@@ -255,11 +286,15 @@ class Parser final : Factors {
                 bool fraction = after_number && is(Tok::frac);
                 int f = factor();
                 if (f < 0) return -1;
-                bool mixed = fraction && tree_[f].kind == Kind::divide &&
-                             proper(factors.back(), tree_.kid(f, 0), tree_.kid(f, 1));
-                if (mixed)
-                    factors.back() = tree_.binary(Kind::add, factors.back(), f);
-                else
+                Kind mark = tree_[f].kind;  // 33\frac13\% is (33 + 1/3)%
+                bool marked = mark == Kind::percent || mark == Kind::degree;
+                int part = marked ? tree_.kid(f, 0) : f;
+                bool mixed = fraction && tree_[part].kind == Kind::divide &&
+                             proper(factors.back(), tree_.kid(part, 0), tree_.kid(part, 1));
+                if (mixed) factors.back() = tree_.binary(Kind::add, factors.back(), part);
+                if (mixed && marked)
+                    factors.back() = tree_.unary(mark, factors.back());
+                else if (!mixed)
                     factors.push_back(f);
             } else {
                 break;
@@ -315,20 +350,27 @@ class Parser final : Factors {
     int unit(int value) {
         std::string name;
         bool brackets = false;
+        int fraction = 0;  // 1, 2: in the upper, lower part of \frac
         for (size_t start = at_;; at_++) {
             if (at_ - start > 24) return -1;
             if (is(Tok::word) || is(Tok::function) || is(Tok::symbol)) {
                 std::string_view known = look().s;
                 if (const char* k = known_unit(look().s)) known = k;
+                if (is(Tok::function)) known = look().id == uint8_t(Fn::min) ? "min" : "s";
                 if (!name.empty() && !known.empty()) name += ' ';
                 name += known;
-                if (is(Tok::function)) name += look().id == uint8_t(Fn::min) ? "min" : "s";
             } else if (is(Tok::power)) {
-                bool braces = is(Tok::brace, 1);
-                if (!is(Tok::number, 1 + braces)) return -1;
-                at_ += 1 + braces;
-                name += "^" + look().s;
+                bool braces = is(Tok::brace, 1), minus = is(Tok::minus, 1 + braces);
+                if (!is(Tok::number, 1 + braces + minus)) return -1;
+                at_ += 1 + braces + minus;
+                name += (minus ? "^-" : "^") + look().s;
                 at_ += braces;
+            } else if (is(Tok::frac) && is(Tok::brace, 1) && !fraction) {
+                fraction = 1, at_++;
+            } else if (is(Tok::brace_close) && fraction == 1 && is(Tok::brace, 1)) {
+                fraction = 2, at_++, name += " per";
+            } else if (is(Tok::brace_close) && fraction == 2) {
+                fraction = 0;
             } else if (is(Tok::slash) || is(Tok::times)) {
                 name += " per";
             } else if (is(Tok::open) && !brackets) {
@@ -359,7 +401,7 @@ class Parser final : Factors {
             default:
                 return -1;
         }
-        if (brackets) return -1;
+        if (brackets || fraction) return -1;
         int n = tree_.unary(Kind::unit, value);
         tree_.names.push_back(name);
         tree_.nodes[size_t(n)].value = int(tree_.names.size()) - 1;

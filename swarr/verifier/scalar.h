@@ -85,7 +85,7 @@ bool agree(const Complex<N>& a, const Complex<N>& b) {
 inline bool wants_integers(const Part& p) {
     return any_node(*p.tree, p.node, [](const Node& n) {
         return n.kind == Kind::factorial || n.kind == Kind::binomial || n.kind == Kind::modulo ||
-               n.kind == Kind::big_sum ||
+               n.kind == Kind::big_sum || (n.kind == Kind::opaque && n.op == as_binomial) ||
                (n.kind == Kind::function && (n.op == uint8_t(Fn::floor) || n.op == uint8_t(Fn::ceil)));
     });
 }

@@ -99,6 +99,14 @@ struct Solutions {
         return true;
     }
 
+    static bool is_reals(const Part& p) {
+        if (p.kind() == Kind::symbol) return p.name() == "mathbb R";
+        if (p.kind() != Kind::text) return false;
+        const std::string& n = p.name();
+        return n == "all real numbers" || n == "all reals" || n == "all real" || n == "real numbers" ||
+               n == "reals";
+    }
+
   private:
     bool end(const Part& p, End& out) {
         if ((out.infinite = infinite(p))) return true;
@@ -114,13 +122,6 @@ struct Solutions {
         i.high = i.low, i.low_closed = i.high_closed = true;
         out.push_back(i);
         return true;
-    }
-    bool is_reals(const Part& p) {
-        if (p.kind() == Kind::symbol) return p.name() == "mathbb R";
-        if (p.kind() != Kind::text) return false;
-        const std::string& n = p.name();
-        return n == "all real numbers" || n == "all reals" || n == "all real" || n == "real numbers" ||
-               n == "reals";
     }
     bool pieces(const Part& p, Intervals& out) {
         if (!budget.spend(200)) return false;

@@ -9,6 +9,7 @@
 // or "disputed": true are graded but kept out of the error rates.
 #pragma once
 #include <cstdio>
+#include <ctime>
 
 #include "../json_lines.h"
 #include "compare.h"
@@ -16,6 +17,12 @@
 namespace verifier {
 namespace detail {
 
+// The time this thread has worked; a busy machine does not count.
+inline double thread_seconds() {
+    timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
 inline std::string text_of(const Json& value, const std::string& where, const char* key) {
     if (value.is_string()) return value.get<std::string>();
     if (value.is_number()) return value.dump();
@@ -61,9 +68,9 @@ inline int verify_file(const std::string& path, Mode mode, FILE* out, FILE* err)
         const char* key = completion ? "completion" : "pred";
         std::string text = detail::text_of(row[key], in.where(), key);
         bool extracted = completion || (row.contains("form") && row["form"] == "text");
-        Timer timer;
+        double start = detail::thread_seconds();
         Grade g = extracted ? grade(text, golds, mode) : grade_answer(text, golds, mode);
-        seconds += timer.seconds();
+        seconds += detail::thread_seconds() - start;
         lines++, verdicts[int(g.verdict)]++;
         int want = detail::expected(row);
         if (want >= 0) wanted[want]++, wrong[want] += (g.verdict == Verdict::equal) != (want == 1);

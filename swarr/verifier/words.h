@@ -14,12 +14,12 @@ enum class Tok : uint8_t {
     plus, minus, pm, mp, times, divide, slash, power, sub, open, close, bracket, bracket_close, brace, brace_close,
     set_open, set_close, bar, bar_open, bar_close, floor_open, floor_close, ceil_open, ceil_close, angle_open,
     angle_close, relation, cup, cap, setminus, comma, semicolon, colon, conj_and, conj_or, bang, prime, percent,
-    degree, amp, row, dots, mod, frac, sqrt, binom, choose, over, empty_set, formula, skip
+    degree, amp, row, dots, mod, frac, sqrt, binom, choose, over, empty_set, formula
 };
 // clang-format on
 
 // The relations, also used by the parser's nodes.
-enum class Rel : uint8_t { eq, ne, lt, le, gt, ge, in, approx, equiv, colon_dash };
+enum class Rel : uint8_t { eq, ne, lt, le, gt, ge, in, approx, equiv };
 
 enum class Const : uint8_t { pi, e, i, infinity };
 
@@ -60,9 +60,11 @@ enum class Fn : uint8_t {
     sgn
 };
 
+constexpr uint8_t word_tens = 1, word_small = 2;  // "twenty" to "ninety", the others below
+
 struct Token {
     Tok kind = Tok::end;
-    uint8_t id = 0;           // Rel, Const, Fn; 1 for "twenty" to "ninety"
+    uint8_t id = 0;           // Rel, Const, Fn; of a number in words: word_tens or word_small
     bool space = false;       // blank before it
     bool text = false;        // inside \text{}
     bool separators = false;  // a number whose commas were read as thousands separators
@@ -116,16 +118,16 @@ inline const Table& plain_words() {
         {"and", plain(Tok::conj_and)}, {"or", plain(Tok::conj_or)}, {"percent", plain(Tok::percent)},
         {"percentage", plain(Tok::percent)}, {"pct", plain(Tok::percent)}, {"degrees", plain(Tok::degree)},
         {"degree", plain(Tok::degree)}, {"deg", plain(Tok::degree)}, {"equals", rel(Rel::eq)}, {"is", rel(Rel::eq)},
-        {"are", rel(Rel::eq)}, {"union", plain(Tok::cup)}, {"zero", plain(Tok::number, "0")}, {"one", plain(Tok::number, "1")},
-        {"two", plain(Tok::number, "2")}, {"three", plain(Tok::number, "3")}, {"four", plain(Tok::number, "4")},
-        {"five", plain(Tok::number, "5")}, {"six", plain(Tok::number, "6")}, {"seven", plain(Tok::number, "7")},
-        {"eight", plain(Tok::number, "8")}, {"nine", plain(Tok::number, "9")}, {"ten", plain(Tok::number, "10")},
-        {"eleven", plain(Tok::number, "11")}, {"twelve", plain(Tok::number, "12")}, {"thirteen", plain(Tok::number, "13")},
-        {"fourteen", plain(Tok::number, "14")}, {"fifteen", plain(Tok::number, "15")}, {"sixteen", plain(Tok::number, "16")},
-        {"seventeen", plain(Tok::number, "17")}, {"eighteen", plain(Tok::number, "18")}, {"nineteen", plain(Tok::number, "19")},
-        {"twenty", {Tok::number, 1, "20"}}, {"thirty", {Tok::number, 1, "30"}}, {"forty", {Tok::number, 1, "40"}},
-        {"fifty", {Tok::number, 1, "50"}}, {"sixty", {Tok::number, 1, "60"}}, {"seventy", {Tok::number, 1, "70"}},
-        {"eighty", {Tok::number, 1, "80"}}, {"ninety", {Tok::number, 1, "90"}}, {"hundred", plain(Tok::scale, "100")},
+        {"are", rel(Rel::eq)}, {"union", plain(Tok::cup)}, {"zero", {Tok::number, word_small, "0"}}, {"one", {Tok::number, word_small, "1"}},
+        {"two", {Tok::number, word_small, "2"}}, {"three", {Tok::number, word_small, "3"}}, {"four", {Tok::number, word_small, "4"}},
+        {"five", {Tok::number, word_small, "5"}}, {"six", {Tok::number, word_small, "6"}}, {"seven", {Tok::number, word_small, "7"}},
+        {"eight", {Tok::number, word_small, "8"}}, {"nine", {Tok::number, word_small, "9"}}, {"ten", {Tok::number, word_small, "10"}},
+        {"eleven", {Tok::number, word_small, "11"}}, {"twelve", {Tok::number, word_small, "12"}}, {"thirteen", {Tok::number, word_small, "13"}},
+        {"fourteen", {Tok::number, word_small, "14"}}, {"fifteen", {Tok::number, word_small, "15"}}, {"sixteen", {Tok::number, word_small, "16"}},
+        {"seventeen", {Tok::number, word_small, "17"}}, {"eighteen", {Tok::number, word_small, "18"}}, {"nineteen", {Tok::number, word_small, "19"}},
+        {"twenty", {Tok::number, word_tens, "20"}}, {"thirty", {Tok::number, word_tens, "30"}}, {"forty", {Tok::number, word_tens, "40"}},
+        {"fifty", {Tok::number, word_tens, "50"}}, {"sixty", {Tok::number, word_tens, "60"}}, {"seventy", {Tok::number, word_tens, "70"}},
+        {"eighty", {Tok::number, word_tens, "80"}}, {"ninety", {Tok::number, word_tens, "90"}}, {"hundred", plain(Tok::scale, "100")},
         {"thousand", plain(Tok::scale, "1000")}, {"million", plain(Tok::scale, "1000000")},
         {"billion", plain(Tok::scale, "1000000000")}, {"trillion", plain(Tok::scale, "1000000000000")},
     };
@@ -135,6 +137,7 @@ inline const Table& plain_words() {
 inline const Table& commands() {
     static const Table table = {
         {"frac", plain(Tok::frac)}, {"dfrac", plain(Tok::frac)}, {"tfrac", plain(Tok::frac)}, {"cfrac", plain(Tok::frac)},
+        {"nicefrac", plain(Tok::frac)}, {"sfrac", plain(Tok::frac)}, {"surd", plain(Tok::sqrt)}, {"colon", plain(Tok::colon)},
         {"sqrt", plain(Tok::sqrt)}, {"binom", plain(Tok::binom)}, {"dbinom", plain(Tok::binom)}, {"tbinom", plain(Tok::binom)},
         {"choose", plain(Tok::choose)}, {"over", plain(Tok::over)}, {"cdot", plain(Tok::times)}, {"times", plain(Tok::times)},
         {"ast", plain(Tok::times)}, {"div", plain(Tok::divide)}, {"pm", plain(Tok::pm)}, {"mp", plain(Tok::mp)},
@@ -158,7 +161,7 @@ inline const Table& commands() {
         {"overline", plain(Tok::accent, "bar")}, {"bar", plain(Tok::accent, "bar")}, {"vec", plain(Tok::accent, "vec")},
         {"overrightarrow", plain(Tok::accent, "vec")}, {"hat", plain(Tok::accent, "hat")}, {"widehat", plain(Tok::accent, "hat")},
         {"tilde", plain(Tok::accent, "tilde")}, {"dot", plain(Tok::accent, "dot")}, {"ddot", plain(Tok::accent, "ddot")},
-        {"underline", plain(Tok::accent, "under")}, {"operatorname", plain(Tok::accent)},
+        {"operatorname", plain(Tok::accent)},
         {"Re", fn(Fn::re)}, {"Im", fn(Fn::im)}, {"arg", fn(Fn::arg)},
     };
     return table;
@@ -168,13 +171,14 @@ inline const Table& commands() {
 // Commands without meaning for the value.
 inline bool is_spacing(std::string_view c) {
     static constexpr std::string_view list[] = {
-        "left",     "right",     "big",    "Big",          "bigg",      "Bigg",        "bigl",
-        "bigr",     "Bigl",      "Bigr",   "biggl",        "biggr",     "Biggl",       "Biggr",
-        "middle",   "quad",      "qquad",  "displaystyle", "textstyle", "scriptstyle", "limits",
-        "nolimits", "thinspace", "hfill",  "enspace",      "medspace",  "thickspace",  "negthinspace",
-        "rm",       "bf",        "it",     "angle",        "triangle",  "boxed",       "fbox",
-        "Box",      "nonumber",  "pounds", "euro",         "small",     "large",       "bigskip",
-        "newline",  "centering", "hspace", "strut",        "mathstrut"};
+        "left",     "right",     "big",    "Big",          "bigg",       "Bigg",        "bigl",
+        "bigr",     "Bigl",      "Bigr",   "biggl",        "biggr",      "Biggl",       "Biggr",
+        "middle",   "quad",      "qquad",  "displaystyle", "textstyle",  "scriptstyle", "limits",
+        "nolimits", "thinspace", "hfill",  "enspace",      "medspace",   "thickspace",  "negthinspace",
+        "rm",       "bf",        "it",     "angle",        "triangle",   "boxed",       "fbox",
+        "Box",      "nonumber",  "pounds", "euro",         "small",      "large",       "bigskip",
+        "newline",  "centering", "strut",  "mathstrut",    "normalsize", "Large",       "LARGE",
+        "huge",     "Huge",      "tiny",   "checkmark",    "square",     "blacksquare", "qed"};
     for (std::string_view s : list)
         if (s == c) return true;
     return false;
@@ -188,8 +192,17 @@ inline bool is_text_command(std::string_view c) {
     return false;
 }
 inline bool is_style(std::string_view c) {
-    static constexpr std::string_view list[] = {"mathbf",     "mathit", "mathcal", "mathscr", "mathfrak",
-                                                "boldsymbol", "bm",     "pmb",     "mathbb",  "mathnormal"};
+    static constexpr std::string_view list[] = {"mathbf",     "mathit", "mathcal",   "mathscr", "mathfrak",
+                                                "boldsymbol", "bm",     "pmb",       "mathbb",  "mathnormal",
+                                                "underline",  "num",    "ensuremath"};
+    for (std::string_view s : list)
+        if (s == c) return true;
+    return false;
+}
+// Commands that are dropped together with the group behind them.
+inline bool is_dropped_with_group(std::string_view c) {
+    static constexpr std::string_view list[] = {"color",    "textcolor", "hspace", "vspace", "phantom",
+                                                "hphantom", "vphantom",  "tag",    "label"};
     for (std::string_view s : list)
         if (s == c) return true;
     return false;
@@ -225,11 +238,19 @@ inline const Unicode* unicode_table(size_t& size) {
         {"\xe2\x88\xa9", "\\cap "}, {"\xe2\x88\x96", "\\setminus "}, {"\xc2\xb1", "\\pm "}, {"\xe2\x88\x93", "\\mp "},
         {"\xc2\xb0", "\\circ "}, {"\xe2\x88\x98", "\\circ "}, {"\xc2\xb2", "^2"}, {"\xc2\xb3", "^3"}, {"\xc2\xb9", "^1"},
         {"\xe2\x81\xb0", "^0"}, {"\xe2\x81\xb4", "^4"}, {"\xe2\x81\xb5", "^5"}, {"\xe2\x81\xb6", "^6"},
-        {"\xe2\x81\xb7", "^7"}, {"\xe2\x81\xb8", "^8"}, {"\xe2\x81\xb9", "^9"}, {"\xe2\x82\x80", "_0"},
+        {"\xe2\x81\xb7", "^7"}, {"\xe2\x81\xb8", "^8"}, {"\xe2\x81\xb9", "^9"}, {"\xe2\x81\xbb", "^-"},
+        {"\xe2\x81\xba", "^+"}, {"\xe2\x81\xbf", "^n"}, {"\xe2\x82\x99", "_n"}, {"\xe2\x82\x80", "_0"},
         {"\xe2\x82\x81", "_1"}, {"\xe2\x82\x82", "_2"}, {"\xe2\x82\x83", "_3"}, {"\xe2\x82\x84", "_4"},
         {"\xe2\x82\x85", "_5"}, {"\xe2\x82\x86", "_6"}, {"\xe2\x82\x87", "_7"}, {"\xe2\x82\x88", "_8"},
         {"\xe2\x82\x89", "_9"}, {"\xc2\xbd", "\\frac{1}{2}"}, {"\xc2\xbc", "\\frac{1}{4}"}, {"\xc2\xbe", "\\frac{3}{4}"},
-        {"\xe2\x85\x93", "\\frac{1}{3}"}, {"\xe2\x85\x94", "\\frac{2}{3}"}, {"\xce\xb1", "\\alpha "}, {"\xce\xb2", "\\beta "},
+        {"\xe2\x85\x93", "\\frac{1}{3}"}, {"\xe2\x85\x94", "\\frac{2}{3}"}, {"\xe2\x85\x95", "\\frac{1}{5}"},
+        {"\xe2\x85\x96", "\\frac{2}{5}"}, {"\xe2\x85\x97", "\\frac{3}{5}"}, {"\xe2\x85\x98", "\\frac{4}{5}"},
+        {"\xe2\x85\x99", "\\frac{1}{6}"}, {"\xe2\x85\x9a", "\\frac{5}{6}"}, {"\xe2\x85\x9b", "\\frac{1}{8}"},
+        {"\xe2\x85\x9c", "\\frac{3}{8}"}, {"\xe2\x85\x9d", "\\frac{5}{8}"}, {"\xe2\x85\x9e", "\\frac{7}{8}"},
+        {"\xe2\x88\x9b", "\\sqrt[3]"}, {"\xe2\x81\x84", "/"}, {"\xe2\x88\x95", "/"}, {"\xef\xbc\x85", "\\%"},
+        {"\xce\xb5", "\\epsilon "}, {"\xcf\x95", "\\phi "}, {"\xce\xb7", "\\eta "}, {"\xcf\x81", "\\rho "},
+        {"\xcf\x84", "\\tau "}, {"\xcf\x88", "\\psi "}, {"\xce\xbe", "\\xi "}, {"\xce\x94", "\\Delta "},
+        {"\xce\xa9", "\\Omega "}, {"\xe2\x84\xa6", "\\Omega "}, {"\xe2\x82\xb9", "\\pounds "}, {"\xc2\xa2", "\\text{ cents}"}, {"\xce\xb1", "\\alpha "}, {"\xce\xb2", "\\beta "},
         {"\xce\xb3", "\\gamma "}, {"\xce\xb4", "\\delta "}, {"\xce\xb8", "\\theta "}, {"\xce\xbb", "\\lambda "},
         {"\xce\xbc", "\\mu "}, {"\xcf\x83", "\\sigma "}, {"\xcf\x86", "\\varphi "}, {"\xcf\x89", "\\omega "},
         {"\xe2\x84\x9d", "\\mathbb{R}"}, {"\xe2\x84\xa4", "\\mathbb{Z}"}, {"\xe2\x88\x85", "\\emptyset "},

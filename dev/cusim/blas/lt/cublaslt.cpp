@@ -34,6 +34,7 @@ struct Layout {
     // Step to the next row and column, by order.
     int64_t row_step() const { return order == CUBLASLT_ORDER_ROW ? ld : 1; }
     int64_t column_step() const { return order == CUBLASLT_ORDER_ROW ? 1 : ld; }
+    bool fits() const { return uint64_t(ld) >= (order == CUBLASLT_ORDER_ROW ? columns : rows); }
     size_t bytes() const {
         if (!rows || !columns) return 0;
         return size_t(int64_t(rows - 1) * row_step() + int64_t(columns - 1) * column_step() +
@@ -89,7 +90,8 @@ struct Matmul {
         uint64_t am = desc.transpose_a ? a.columns : a.rows, bk = desc.transpose_b ? b.columns : b.rows,
                  bn = desc.transpose_b ? b.rows : b.columns;
         return am == d.rows && bn == d.columns && bk == uint64_t(k()) && c.rows == d.rows &&
-               c.columns == d.columns && a.batch == d.batch && b.batch == d.batch && c.batch == d.batch;
+               c.columns == d.columns && a.fits() && b.fits() && c.fits() && d.fits() && a.batch == d.batch &&
+               b.batch == d.batch && c.batch == d.batch;
     }
 
     void run() const {
@@ -160,6 +162,18 @@ CUSIM_API cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 }
 CUSIM_API size_t cublasLtGetVersion() {
     return CUBLAS_VERSION;
+}
+CUSIM_API const char* cublasLtGetStatusName(cublasStatus_t status) {
+    switch (status) {
+        case CUBLAS_STATUS_SUCCESS:
+            return "CUBLAS_STATUS_SUCCESS";
+        case CUBLAS_STATUS_INVALID_VALUE:
+            return "CUBLAS_STATUS_INVALID_VALUE";
+        case CUBLAS_STATUS_NOT_SUPPORTED:
+            return "CUBLAS_STATUS_NOT_SUPPORTED";
+        default:
+            return "a status that the stand-in never returns";
+    }
 }
 
 // ---- descriptors: the Init functions fill caller memory, Create ones allocate it

@@ -278,7 +278,7 @@ __device__ inline Left<T> left_of(const float (&c)[n][4], int column) {
 template <int E, class T, int M, int N>
 __device__ inline void multiply_rows(float (&s)[M][N][4], const LeftReader<T, E>& left,
                                      const RightReader<T, E>& right) {
-    constexpr int unrolled = std::is_same_v<T, bf16> ? E / 16 : 2;
+    constexpr int unrolled = std::is_same_v<T, bf16> ? (E == 128 ? 4 : E / 16) : 2;
 #pragma unroll unrolled
     for (int k = 0; k < E; k += mma_depth<T>) {
         Left<T> a[M];

@@ -205,7 +205,10 @@ class Trainer {
         final_pass_ = false;
     }
     // Sums what is left to sum of the gradients: the last buckets, or all of them if this rank had no pass.
-    void all_passed() { reduce(buckets_.size()); }
+    void all_passed() {
+        reduce(buckets_.size());
+        comm_.finish();
+    }
 
     // Mean loss over the targets of all sequences, which the ranks divide among them; adds this rank's part of
     // its gradient if `learn`. A batch without targets has loss 0 and no gradient.
@@ -251,7 +254,6 @@ class Trainer {
     // leaves the weights as they are and is counted; errors: more than options.max_skips of those in a row.
     UpdateResult update(double loss) {
         UpdateResult result;
-        comm_.finish();
         double square = 0;
         for (const Part& p : parts_)
             square += std::pow(global_norm(model.dev, model.gradients() + p.begin, p.size), 2);

@@ -309,6 +309,8 @@ int main(int argc, char** argv) {
             validation.push_back({set_name(file), encode_problems({file}, source, keys, o.system, 0)});
         size_t longest = 0;
         for (const EncodedProblem& p : problems) longest = std::max(longest, p.ids.size());
+        for (const auto& [name, set] : validation)  // they are answered in the same memory
+            for (const EncodedProblem& p : set) longest = std::max(longest, p.ids.size());
         const int longest_sequence =
             int(std::min<int64_t>(source.config.max_positions, int64_t(longest) + o.rollout.max_new_tokens));
         o.max_tokens = std::max(o.max_tokens, int64_t(longest_sequence));

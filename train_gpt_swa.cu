@@ -98,6 +98,15 @@ int main(int argc, char** argv) {
         return on_device(o.run.device, ranks, [&](auto& device) {
             using Device = std::decay_t<decltype(device)>;
             o.supervised.check_memory(device, source.config, longest_sequence(data, val), ranks.size());
+            GenerateOptions generate;
+            generate.sampling.temperature = o.temperature;
+            generate.seed = o.run.seed;
+            generate.slots = std::max(1, int(o.prompts.size()));
+            generate.limit = int(
+                std::min(int64_t(source.config.max_positions), int64_t(longest_prompt) + o.sample_tokens));
+            generate.stop = source.stop.ids();
+            if (!o.prompts.empty())  // what cannot be decoded is refused here
+                Generator<Device>::plan(source.config, generate, int(longest_prompt));
             if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
 
             Model<Device> model(device, source.config);
@@ -107,16 +116,9 @@ int main(int argc, char** argv) {
             if (run.resumed() || !fresh)
                 trainer.load_weights(run.resumed() ? run.checkpoint() : source.folder);
 
-            GenerateOptions generate;
-            generate.sampling.temperature = o.temperature;
-            generate.seed = o.run.seed;
-            generate.slots = std::max(1, int(o.prompts.size()));
-            generate.limit = int(
-                std::min(int64_t(source.config.max_positions), int64_t(longest_prompt) + o.sample_tokens));
-            generate.stop = source.stop.ids();
             bool done = supervised_loop(
                 run, o.run, o.supervised, trainer, data, val, source.folder, [&](int64_t step, Metrics&) {
-                    if (!ranks.first()) return;
+                    if (!ranks.first() || o.prompts.empty()) return;
                     std::vector<std::string> text = o.prompts;
                     Generator<Device> generator(model, generate);
                     for (size_t i = 0; i < text.size(); i++) {

@@ -224,13 +224,15 @@ class Model {
         load_batch(b);
         pack();
         embedding_forward(dev, act_[0].x, token_, params() + layout.embed, N, config.hidden);
-        for (int l = 0; l < config.layers; l++)
-            layer_forward(l, act_[size_t(l)], N, position_, [&](Activations& at) {
+        first_norm(0, N);
+        for (int l = 0; l < config.layers; l++) {
+            layer_inside(l, N, position_, [&](Activations& at) {
                 attention_forward(dev, at.att, at.lse, at.qkv, documents_, window(l), config.heads,
                                   config.kv_heads, config.head_dim);
                 after_attention(l, at.qkv);
             });
-        final_norm(N);
+            layer_output(l, N);
+        }
     }
     void forward(const Batch& b) {
         forward(b, [](int, const T*) {});
@@ -243,10 +245,12 @@ class Model {
         reserve(B);
         pack();
         embedding_forward(dev, act_[0].x, token, params() + layout.embed, B, config.hidden);
-        for (int l = 0; l < config.layers; l++)
-            layer_forward(l, act_[size_t(l)], B, position,
-                          [&](Activations& a) { attend(l, a.att, static_cast<const T*>(a.qkv)); });
-        final_norm(B);
+        first_norm(0, B);
+        for (int l = 0; l < config.layers; l++) {
+            layer_inside(l, B, position,
+                         [&](Activations& a) { attend(l, a.att, static_cast<const T*>(a.qkv)); });
+            layer_output(l, B);
+        }
     }
 
     // The rotary table grows with the longest document seen, in powers of two.
@@ -432,11 +436,6 @@ class Model {
         documents_ = {start, b.documents(), b.tokens()};
     }
 
-    void final_norm(int N) {
-        rmsnorm_forward(dev, final_.data(), final_r_.data(), last_.data(), params() + layout.norm,
-                        plain_rows(N, config.hidden), config.hidden, S(config.rms_eps));
-    }
-
     // Calls place(pointer, bytes) for every tensor, per-layer ones first layer by layer.
     template <class Place>
     static void each_activation(const ModelConfig& c, size_t N, int recompute, bool keep,
@@ -503,17 +502,23 @@ class Model {
     }
     static size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-    // From a.x to the next layer's x (or last_).
+    // From a layer's x to its norm1.
+    void first_norm(int l, int N) {
+        Activations& a = act_[size_t(l)];
+        rmsnorm_forward(dev, a.norm1, a.r1, a.x, params() + layout.layer[size_t(l)].norm1,
+                        plain_rows(N, config.hidden), config.hidden, S(config.rms_eps));
+    }
+    // From there to its h.
     template <class Attend>
-    void layer_forward(int l, Activations& a, int N, const int* position, Attend attend) {
+    void layer_inside(int l, int N, const int* position, Attend attend) {
         const ModelConfig& c = config;
         const int D = c.hidden, H = c.heads, G = c.kv_heads, E = c.head_dim, Q = (H + 2 * G) * E;
         const Layout::Layer& at = layout.layer[size_t(l)];
         const Packed& packed = packed_layer_[size_t(l)];
+        Activations& a = act_[size_t(l)];
         const T* p = params();
         const S eps = S(c.rms_eps);
 
-        rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, eps);
         matmul_forward(dev, c.qk_norm ? a.raw : a.qkv, a.norm1, weight(at.wqkv, packed.wqkv),
                        c.qkv_bias ? p + at.bqkv : nullptr, N, Q, D);
         if (c.qk_norm) {
@@ -530,10 +535,24 @@ class Model {
         matmul_forward(dev, a.gu, a.norm2, weight(at.wgu, packed.wgu), static_cast<const T*>(nullptr), N,
                        2 * c.ff, D);
         swiglu_forward(dev, a.h, a.gu, N, c.ff);
-        matmul_forward(dev, delta_.data(), a.h, weight(at.wdown, packed.wdown),
-                       static_cast<const T*>(nullptr), N, D, c.ff);
-        T* next = l + 1 < c.layers ? act_[size_t(l + 1)].x : last_.data();
-        add_forward(dev, next, a.mid, delta_.data(), size_t(N) * D);
+    }
+    // From there to the next layer's x and norm1, or to last_ and final_.
+    void layer_output(int l, int N) {
+        const int D = config.hidden;
+        const Layout::Layer& at = layout.layer[size_t(l)];
+        Activations& a = act_[size_t(l)];
+        matmul_forward(dev, delta_.data(), a.h, weight(at.wdown, packed_layer_[size_t(l)].wdown),
+                       static_cast<const T*>(nullptr), N, D, config.ff);
+        auto add = [&](T* sum, T* norm, S* r, size_t w) {
+            add_rmsnorm_forward(dev, sum, norm, r, a.mid, delta_.data(), params() + w, N, D,
+                                S(config.rms_eps));
+        };
+        if (l + 1 < config.layers) {
+            Activations& next = act_[size_t(l + 1)];
+            add(next.x, next.norm1, next.r1, layout.layer[size_t(l + 1)].norm1);
+        } else {
+            add(last_.data(), final_.data(), final_r_.data(), layout.norm);
+        }
     }
 
     // dx: in, the gradient of the layer's output; out, of its input.
@@ -548,8 +567,8 @@ class Model {
         S* const none = nullptr;
 
         if (recompute_ >= 2) {
-            // This also writes the layer's output again, with the same bits.
-            layer_forward(l, a, N, position_, [&](Activations& at_) {
+            first_norm(l, N);
+            layer_inside(l, N, position_, [&](Activations& at_) {
                 attention_forward(dev, at_.att, at_.lse, at_.qkv, documents_, window(l), H, G, E);
             });
         } else if (recompute_ == 1) {
@@ -576,8 +595,7 @@ class Model {
             rmsnorm_backward(dev, d_qkv_.data() + k, grad(at.norm_k), d_qkv_.data() + k, a.raw + k, a.rk,
                              p + at.norm_k, Rows{N, G, size_t(Q)}, E, false);
         }
-        if (recompute_ == 1)
-            rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, S(c.rms_eps));
+        if (recompute_ == 1) first_norm(l, N);
         matmul_backward(dev, d_norm_.data(), grad(at.wqkv), c.qkv_bias ? grad(at.bqkv) : none, d_qkv_.data(),
                         a.norm1, weight(at.wqkv, packed.wqkv), N, Q, D);
         rmsnorm_backward(dev, dx, grad(at.norm1), d_norm_.data(), a.x, a.r1, p + at.norm1, plain_rows(N, D),

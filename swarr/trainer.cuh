@@ -400,11 +400,12 @@ MemoryPlan training_memory(const ModelConfig& c, int max_tokens, int recompute, 
     using S = typename Device::stat;
     const double parameters = double(Layout(c).total) * sizeof(S);
     const int states = Trainer<Device>::masters ? 3 : 2;
-    return {{"weights", double(Model<Device>::weight_bytes(c))},
+    return {{"weights", double(Model<Device>::weight_bytes(c) + Model<Device>::rope_bytes(c, max_tokens))},
             {"gradients", parameters},
             {"optimizer", states * parameters / ranks},
             {"activations", double(Model<Device>::activation_bytes(c, max_tokens, recompute, true))},
-            {"workspace", double(TokenLossWorkspace<Device>::bytes(max_tokens, c.hidden, c.vocab))}};
+            {"workspace", double(TokenLossWorkspace<Device>::bytes(max_tokens, c.hidden, c.vocab) +
+                                 Model<Device>::scratch_bytes(c, max_tokens))}};
 }
 
 // Tokens, targets and floating-point operations of a step that trains on these sequences.

@@ -48,10 +48,16 @@ class Comm<CudaDevice<Real>> {
         check(ncclCommInitRankConfig(&nccl_, ranks.size(), id, ranks.rank(), &config), "ncclCommInitRank");
     }
     ~Comm() {
-        if (nccl_ && std::uncaught_exceptions() == 0)
+        if (nccl_ && std::uncaught_exceptions() == 0) {
+            try {
+                ranks.barrier(
+                    "the end");       // a rank that leaves while another still receives looks like a dead one
+            } catch (const Error&) {  // that one says why itself
+            }
             ncclCommDestroy(nccl_);
-        else if (nccl_)
+        } else if (nccl_) {
             ncclCommAbort(nccl_);
+        }
         if (given_) cudaEventDestroy(given_);
         if (done_) cudaEventDestroy(done_);
         if (stream_) cudaStreamDestroy(stream_);
@@ -103,11 +109,11 @@ class Comm<CudaDevice<Real>> {
             ranks.barrier("end of " + what);
             CUDA_CHECK(cudaEventRecord(done_, stream_));
             patiently(what, [&] {
+                ncclResult_t error;
+                ncclCommGetAsyncError(nccl_, &error);  // before the query: what is done is done
                 const cudaError_t status = cudaEventQuery(done_);
                 if (status == cudaSuccess) return true;  // even if another rank has left since
                 if (status != cudaErrorNotReady) CUDA_CHECK(status);
-                ncclResult_t error;
-                ncclCommGetAsyncError(nccl_, &error);
                 if (error != ncclSuccess && error != ncclInProgress) refuse(error, what);
                 return false;
             });

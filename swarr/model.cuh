@@ -345,6 +345,7 @@ class Model {
     // Repacks the weights if they changed. Called by forward and decode. A GPU reads them as they are stored.
     void pack() {
         if (packed_fresh_) return;
+        packed_layer_.resize(size_t(config.layers));  // places, which a GPU does not use
         if constexpr (Device::on_host) {
             const ModelConfig& c = config;
             const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;

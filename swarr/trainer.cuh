@@ -285,6 +285,10 @@ class Trainer {
         return result;
     }
 
+    // The last update was left out: what these weights give is not finite, so a checkpoint of them may be no
+    // place to start from again.
+    bool in_trouble() const { return skips_in_a_row_ > 0; }
+
     // A checkpoint: the model folder with the tokenizer's files of `source`, optimizer.safetensors, and this
     // class's part of trainer.json. Every rank calls it; the first one writes.
     void save(const std::string& source, const std::string& folder, Json& state) {

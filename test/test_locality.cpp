@@ -2,6 +2,7 @@
 // planted copy, intervals; and the program on the miniature.
 #include "check.h"
 #include "locality.h"
+#include "report.h"
 #include "program.h"
 #include "source.h"
 
@@ -191,6 +192,19 @@ TEST_CASE("locality: errors", "[locality]") {
             "text \"a1=\": token 40 is outside the scorer's vocabulary of 40");
     LocalityText none = s.text("a1=", "");
     REQUIRE(error_of([&] { s.scorer.score({none}, o); }) == "text \"a1=\" has no response token");
+}
+
+TEST_CASE("report: axes have round numbers", "[locality]") {
+    REQUIRE(HtmlReport::ticks(8, 48) == std::vector<double>{10, 20, 30, 40});
+    REQUIRE(HtmlReport::ticks(0, 100) == std::vector<double>{0, 20, 40, 60, 80, 100});
+    for (double low : {-0.95, 0.0, 0.719, 3.0})
+        for (double width : {1e-6, 0.281, 1.0, 7.7, 1e9}) {
+            const std::vector<double> t = HtmlReport::ticks(low, low + width);
+            REQUIRE(t.size() >= 2);
+            REQUIRE(t.size() <= 7);
+            REQUIRE(t.front() >= low - 1e-9 * width);
+            REQUIRE(t.back() <= low + width * (1 + 1e-9));
+        }
 }
 
 TEST_CASE("locality: the program", "[locality][program]") {

@@ -182,7 +182,22 @@ int main(int argc, char** argv) {
         options.max_tokens_per_pass = o.max_tokens;
         options.threshold = o.threshold;
         return on_device(o.device, ranks, [&](auto& device) {
-            LocalityScorer<std::decay_t<decltype(device)>> scorer(device, source.config, source.folder);
+            using Scorer = LocalityScorer<std::decay_t<decltype(device)>>;
+            size_t longest = 1, response = 0;
+            for (const TextSet& set : sets) {
+                size_t tokens = 0;
+                for (const LocalityText& text : set.texts)
+                    longest = std::max(longest, text.ids.size()),
+                    tokens += text.ids.size() - std::min(text.ids.size(), size_t(std::max(1, text.prompt)));
+                response = std::max(response, tokens);
+            }
+            check_memory(device.free_memory(), {{"--max-tokens-per-pass", o.max_tokens, int64_t(longest)}},
+                         [&](const std::vector<int64_t>& v) {
+                             LocalityOptions with = options;
+                             with.max_tokens_per_pass = int(v[0]);
+                             return Scorer::memory(source.config, with, int(longest), response);
+                         });
+            Scorer scorer(device, source.config, source.folder);
             const size_t middle = o.windows.size() / 2;
             Json result = {{"schema", 1},
                            {"scorer", source.folder},

@@ -95,10 +95,13 @@ int main(int argc, char** argv) {
                     GenerateOptions g;
                     g.slots = int(v[1]);
                     g.limit = longest_sequence;
-                    plan.push_back(
-                        {"KV cache", double(Generator<Device>::plan(source.config, g, int(longest)).cache)});
+                    const auto rollouts = Generator<Device>::plan(source.config, g, int(longest));
+                    plan.push_back({"KV cache", double(rollouts.cache)});
+                    plan.push_back({"logits", double(rollouts.logits)});
                     if (o.cispo.kl_coef > 0)
-                        plan.push_back({"reference", double(Model<Device>::weight_bytes(source.config))});
+                        plan.push_back({"reference",
+                                        double(rollouts.weights + Model<Device>::activation_bytes(
+                                                                      source.config, int(v[0]), 0, false))});
                     return plan;
                 });
             if (o.run.dry_run) {

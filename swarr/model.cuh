@@ -139,7 +139,11 @@ class Model {
     using S = typename Device::stat;  // statistics of rows, gradients of weights
 
     Model(Device& device, const ModelConfig& config)
-        : dev(device), config(config), layout(config), params_(device, layout.total, Memory::weights) {}
+        : dev(device),
+          config(supported(config)),
+          layout(config),
+          params_(device, layout.total, Memory::weights),
+          packed_layer_(size_t(config.layers)) {}
 
     Device& dev;
     const ModelConfig config;
@@ -248,11 +252,10 @@ class Model {
     // The rotary table grows with the longest document seen, in powers of two.
     void reserve_positions(int longest) {
         if (rope_ && longest <= rope_->positions()) return;
-        int size = 256;
-        while (size < longest) size *= 2;
         moves_++;
         rope_ = nullptr;
-        rope_ = std::make_unique<RopeTable<Device>>(dev, size, config.head_dim, config.rope_theta);
+        rope_ = std::make_unique<RopeTable<Device>>(dev, rope_positions(longest), config.head_dim,
+                                                    config.rope_theta);
     }
 
     // How often buffers that a decoding step uses were allocated anew.
@@ -298,8 +301,38 @@ class Model {
         return total + size_t(max_tokens) * (per_token + sizeof(S));
     }
 
-    // Bytes of the weights and their packed copy, once that is made.
+    // c, if the device can train it. Errors: sizes that its kernels do not take.
+    static const ModelConfig& supported(const ModelConfig& c) {
+        if (Device::on_host) return c;
+        auto must = [](bool holds, const char* what, int value, const char* rule) {
+            if (!holds)
+                fail(format("the CUDA device takes %s %s, not %d", what, rule, value), "use --device cpu");
+        };
+        must(c.hidden % 8 == 0, "a hidden_size that is", c.hidden, "a multiple of 8");
+        must(c.ff % 8 == 0, "an intermediate_size that is", c.ff, "a multiple of 8");
+        must(c.head_dim % 16 == 0 && c.head_dim <= 128, "a head_dim that is", c.head_dim,
+             "a multiple of 16 up to 128");
+        return c;
+    }
+
+    // Of the rotary table for documents of up to `longest` tokens.
+    static size_t rope_bytes(const ModelConfig& c, int longest) {
+        return size_t(rope_positions(longest)) * size_t(c.head_dim) * sizeof(S);
+    }
+    // The most that a launcher of a training pass asks of the device's scratch memory.
+    static size_t scratch_bytes(const ModelConfig& c, int max_tokens) {
+        if (Device::on_host) return 0;
+        const size_t N = size_t(max_tokens), D = size_t(c.hidden),
+                     Q = size_t(c.heads + 2 * c.kv_heads) * size_t(c.head_dim);
+        return std::max({N * size_t(c.heads),                     // attention_backward
+                         std::min(N / 16 + 1, size_t(1024)) * D,  // rmsnorm_backward
+                         c.qkv_bias ? (N / 256 + 1) * Q : 0}) *
+               sizeof(S);  // add_tall_column_sums
+    }
+
+    // Bytes of the weights and their packed copy, once that is made. Errors: as supported().
     static size_t weight_bytes(const ModelConfig& c) {
+        supported(c);
         std::vector<Packed> layers;
         size_t head;
         return (Layout(c).total + place_packed(c, layers, head)) * sizeof(T);
@@ -308,6 +341,7 @@ class Model {
     // Repacks the weights if they changed. Called by forward and decode. A GPU reads them as they are stored.
     void pack() {
         if (packed_fresh_) return;
+        packed_layer_.resize(size_t(config.layers));  // places, which a GPU does not use
         if constexpr (Device::on_host) {
             const ModelConfig& c = config;
             const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
@@ -361,6 +395,11 @@ class Model {
         return total;
     }
 
+    static int rope_positions(int longest) {
+        int size = 256;
+        while (size < longest) size *= 2;
+        return size;
+    }
     static bool ends_with(const std::string& s, const std::string& tail) {
         return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
     }

@@ -205,7 +205,10 @@ class Trainer {
         final_pass_ = false;
     }
     // Sums what is left to sum of the gradients: the last buckets, or all of them if this rank had no pass.
-    void all_passed() { reduce(buckets_.size()); }
+    void all_passed() {
+        reduce(buckets_.size());
+        comm_.finish();
+    }
 
     // Mean loss over the targets of all sequences, which the ranks divide among them; adds this rank's part of
     // its gradient if `learn`. A batch without targets has loss 0 and no gradient.
@@ -251,7 +254,6 @@ class Trainer {
     // leaves the weights as they are and is counted; errors: more than options.max_skips of those in a row.
     UpdateResult update(double loss) {
         UpdateResult result;
-        comm_.finish();
         double square = 0;
         for (const Part& p : parts_)
             square += std::pow(global_norm(model.dev, model.gradients() + p.begin, p.size), 2);
@@ -402,11 +404,12 @@ MemoryPlan training_memory(const ModelConfig& c, int max_tokens, int recompute, 
     using S = typename Device::stat;
     const double parameters = double(Layout(c).total) * sizeof(S);
     const int states = Trainer<Device>::masters ? 3 : 2;
-    return {{"weights", double(Model<Device>::weight_bytes(c))},
+    return {{"weights", double(Model<Device>::weight_bytes(c) + Model<Device>::rope_bytes(c, max_tokens))},
             {"gradients", parameters},
             {"optimizer", states * parameters / ranks},
             {"activations", double(Model<Device>::activation_bytes(c, max_tokens, recompute, true))},
-            {"workspace", double(TokenLossWorkspace<Device>::bytes(max_tokens, c.hidden, c.vocab))}};
+            {"workspace", double(TokenLossWorkspace<Device>::bytes(max_tokens, c.hidden, c.vocab) +
+                                 Model<Device>::scratch_bytes(c, max_tokens))}};
 }
 
 // Tokens, targets and floating-point operations of a step that trains on these sequences.

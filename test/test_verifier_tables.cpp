@@ -98,6 +98,7 @@ TEST_CASE("verifier: numbers") {
 = -7 ~~ negative seven
 = one and two ~~ 1, 2
 ! one thousand ~~ 1001
+= one thousand and two thousand ~~ 2000, 1000
 = \frac{2}{3} ~~ two thirds
 = 0.5 ~~ one half
 ! third ~~ \frac13
@@ -387,6 +388,7 @@ TEST_CASE("verifier: tuples, vectors, matrices") {
 ! P(3,4) ~~ (4,3)
 ! P(3,4) ~~ Q(3,4)
 ! P(3,4) ~~ [3,4]
+! P(3,4,5) ~~ (3,4)
 = (1,2) ~~ x=1, y=2
 = (1,2,3) ~~ \langle 1,2,3 \rangle
 = (1,2,3) ~~ \begin{pmatrix}1\\2\\3\end{pmatrix}

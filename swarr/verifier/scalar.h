@@ -143,7 +143,7 @@ struct Scalars {
             return any_node(*p.tree, p.node, [kind](const Node& n) { return n.kind == kind; });
         };
         bool marked = any_node(*a.tree, a.node, marks) || any_node(*b.tree, b.node, marks);
-        bool other_marks = has(a, Kind::percent) != has(b, Kind::percent) &&
+        bool other_marks = marked && has(a, Kind::percent) != has(b, Kind::percent) &&
                            has(a, Kind::degree) != has(b, Kind::degree) &&
                            has(a, Kind::percent) != has(a, Kind::degree);
         marked = marked && !other_marks;  // 5% is not 5 degrees

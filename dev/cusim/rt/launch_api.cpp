@@ -179,6 +179,16 @@ CUSIM_API cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) {
     return done();
 }
 
+// The name as it stands in the PTX, mangled.
+CUSIM_API cudaError_t cudaFuncGetName(const char** name, const void* f) {
+    Locked locked;
+    KernelEntry* entry = entry_of(f);
+    if (!name) return done(cudaErrorInvalidValue);
+    if (!entry) return done(cudaErrorInvalidDeviceFunction);
+    *name = entry->name.c_str();
+    return done();
+}
+
 CUSIM_API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* f) {
     Locked locked;
     KernelEntry* entry = entry_of(f);

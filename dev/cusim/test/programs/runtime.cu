@@ -234,6 +234,11 @@ static void launches() {
     OK(cudaLaunchKernelEx(&config, by_value, out, big, 3));
     OK(cudaMemcpy(h, out, 4, cudaMemcpyDeviceToHost));
     EXPECT(h[0] == 9);
+    const char* name = "";
+    OK(cudaFuncGetName(&name, reinterpret_cast<const void*>(by_value)));
+    EXPECT(std::strstr(name, "by_value"));
+    EXPECT(cudaFuncGetName(&name, &big) == cudaErrorInvalidDeviceFunction);
+    cudaGetLastError();
     int blocks = 0, threads = 0, grid = 0;
     OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, dynamic_shared, 64, 1000));
     EXPECT(blocks >= 1);

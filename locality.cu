@@ -236,12 +236,11 @@ int main(int argc, char** argv) {
                         row["L"].push_back(window_score({set.texts[d]}, {scores[d]}, options, w).L.mean);
                     texts.push_back(row);
                 }
-                std::vector<double> histogram(20);
+                std::vector<int64_t> histogram(20);  // from -1 to 1
                 for (const TextLocality& s : scores)
                     for (size_t i = 0; i < s.full.size(); i++)
                         histogram[size_t(
                             std::min(19.0, std::max(0.0, (s.full[i] - s.cut[middle][i] + 1) * 10)))]++;
-                for (double& count : histogram) count = std::log10(1 + count);
                 of_set["histogram"] = histogram;
                 of_set["windows"] = windows;
                 of_set["per_text"] = texts;

@@ -1,6 +1,7 @@
 // locality_page.h: the page of ./locality: L(w) and the share of needy tokens of every set, and answers shaded
 // token by token, with the tokens that each one leans on.
 #pragma once
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ inline void write_locality_page(const std::string& path, const Json& result, con
                                  (w["high"].get<double>() - w["low"].get<double>()) / 2));
         }
         for (size_t b = 0; b < set["histogram"].size(); b++)
-            histogram.points.push_back({double(b) / 10 - 1 + 0.05, set["histogram"][b]});
+            histogram.points.push_back(
+                {double(b) / 10 - 1 + 0.05, std::log10(1 + set["histogram"][b].get<double>())});
         curves.push_back(curve), needs.push_back(need), histograms.push_back(histogram);
         table.push_back(row);
     }

@@ -2,8 +2,8 @@
 // planted copy, intervals; and the program on the miniature.
 #include "check.h"
 #include "locality.h"
-#include "report.h"
 #include "program.h"
+#include "report.h"
 #include "source.h"
 
 namespace {
@@ -223,6 +223,9 @@ TEST_CASE("locality: the program", "[locality][program]") {
     const Json set = result["sets"][0];
     REQUIRE(set["texts"] == 6);
     REQUIRE(set["per_text"].size() == 6);
+    int64_t counted = 0;
+    for (const Json& count : set["histogram"]) counted += count.get<int64_t>();
+    REQUIRE(counted == set["tokens"]);
     for (const Json& w : set["windows"]) {
         REQUIRE(w["L"] <= 1.0);
         REQUIRE(w["low"] <= w["L"]);

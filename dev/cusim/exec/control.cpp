@@ -1,4 +1,5 @@
 // control.cpp: branches, calls, barriers, fences; printf and assert.
+#include <algorithm>
 #include <cstdio>
 
 #include "lanes.h"
@@ -113,6 +114,15 @@ T read_generic(Warp& w, const Inst& i, int lane, u64 address) {
     return value;
 }
 
+// snprintf by a pattern the kernel chose; the result may have any length.
+template <class T>
+std::string formatted(const std::string& pattern, T value) {
+    std::string out(size_t(std::max(std::snprintf(nullptr, 0, pattern.c_str(), value), 0)) + 1, '\0');
+    std::snprintf(&out[0], out.size(), pattern.c_str(), value);
+    out.pop_back();
+    return out;
+}
+
 // The arguments lie in one buffer, each aligned to its size: 4-byte integers, 8-byte integers, pointers and
 // doubles.
 std::string format_arguments(Warp& w, const Inst& i, int lane, const std::string& pattern, u64 args) {
@@ -137,30 +147,21 @@ std::string format_arguments(Warp& w, const Inst& i, int lane, const std::string
         };
         for (size_t star; (star = spec.find('*')) != std::string::npos;)
             spec.replace(star, 1, std::to_string(read_generic<s32>(w, i, lane, next(4))));
-        char buffer[512];
-        if (kind == '%') {
+        if (kind == '%')
             out += '%';
-            continue;
-        } else if (std::strchr("diuxXoc", kind)) {
-            if (wide)
-                std::snprintf(buffer, sizeof buffer, (spec + "ll" + kind).c_str(),
-                              read_generic<s64>(w, i, lane, next(8)));
-            else
-                std::snprintf(buffer, sizeof buffer, (spec + kind).c_str(),
-                              read_generic<s32>(w, i, lane, next(4)));
-        } else if (std::strchr("fFeEgGaA", kind)) {
-            std::snprintf(buffer, sizeof buffer, (spec + kind).c_str(),
-                          read_generic<f64>(w, i, lane, next(8)));
-        } else if (kind == 'p') {
-            std::snprintf(buffer, sizeof buffer, "0x%llx",
-                          (unsigned long long)read_generic<u64>(w, i, lane, next(8)));
-        } else if (kind == 's') {
-            std::string s = read_string(w, i, lane, read_generic<u64>(w, i, lane, next(8)));
-            std::snprintf(buffer, sizeof buffer, (spec + 's').c_str(), s.c_str());
-        } else {
-            std::snprintf(buffer, sizeof buffer, "%%%c", kind);
-        }
-        out += buffer;
+        else if (std::strchr("diuxXoc", kind) && wide)
+            out += formatted(spec + "ll" + kind, read_generic<s64>(w, i, lane, next(8)));
+        else if (std::strchr("diuxXoc", kind))
+            out += formatted(spec + kind, read_generic<s32>(w, i, lane, next(4)));
+        else if (std::strchr("fFeEgGaA", kind))
+            out += formatted(spec + kind, read_generic<f64>(w, i, lane, next(8)));
+        else if (kind == 'p')
+            out += text("0x%llx", (unsigned long long)read_generic<u64>(w, i, lane, next(8)));
+        else if (kind == 's')
+            out += formatted(spec + 's',
+                             read_string(w, i, lane, read_generic<u64>(w, i, lane, next(8))).c_str());
+        else
+            out += text("%%%c", kind);
     }
     return out;
 }

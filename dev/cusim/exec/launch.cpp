@@ -132,7 +132,8 @@ std::string describe_thread(const Block& block, int thread) {
 
 void fault(const Warp& w, const Inst& i, int lane, int cuda_error, const std::string& what) {
     const Block& b = *w.block;
-    std::string who = lane >= 0 ? describe_thread(b, w.id * kWarp + lane) : text("warp %d", w.id);
+    std::string who = describe_thread(b, w.id * kWarp + std::max(lane, 0));
+    if (lane < 0) who = text("warp %d (from %s)", w.id, who.c_str());
     std::string instruction = i.source ? std::string(i.source->opcode) : "exit";
     throw KernelFault(text("%s at %s\n  kernel %s, block (%u,%u,%u), %s, instruction %s", what.c_str(),
                            b.kernel->file_of(i).c_str(), demangled(b.kernel->name).c_str(), b.index.x,

@@ -143,6 +143,7 @@ thread_local std::vector<Pending> group;
 
 void transfer_all(SharedArea& area, std::vector<Transfer> open, const char* what) {
     double start = SharedArea::now();
+    bool gone = false;
     while (!open.empty()) {
         bool moved = false;
         std::vector<std::pair<bool, int>>
@@ -158,10 +159,14 @@ void transfer_all(SharedArea& area, std::vector<Transfer> open, const char* what
         }
         open.erase(std::remove_if(open.begin(), open.end(), [](const Transfer& t) { return t.left == 0; }),
                    open.end());
-        if (moved)
+        if (moved) {
             start = SharedArea::now();
-        else if (!open.empty())
-            area.pause(open[0].peer, start, what);
+            gone = false;
+        } else if (gone) {  // and it left nothing behind
+            area.give_up(std::to_string(open[0].peer), what, true);
+        } else {
+            gone = area.pause(open[0].peer, start, what);
+        }
     }
 }
 
@@ -180,8 +185,7 @@ void issue(std::vector<Pending> items) {
             if (!items[k].collective && items[k].comm == first.comm && items[k].stream == first.stream)
                 together.push_back(items[k]), taken[k] = true;
         std::shared_ptr<SharedArea> area = first.comm->area;
-        int self = first.comm->rank;
-        standin_enqueue(first.stream, first.name, [together, area, self] {
+        standin_enqueue(first.stream, first.name, [together, area] {
             std::vector<Transfer> open;
             for (const Pending& p : together)
                 if (p.bytes)
@@ -190,7 +194,6 @@ void issue(std::vector<Pending> items) {
                          static_cast<char*>(standin_bytes(p.data, p.bytes, !p.send, p.name, "buffer")),
                          p.bytes});
             transfer_all(*area, open, together[0].name);
-            (void)self;
         });
     }
 }
@@ -259,7 +262,7 @@ CUSIM_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return ncclSuccess;
 }
 CUSIM_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    if (comm) comm->area->leave();
+    if (comm) comm->area->abort();
     delete comm;
     return ncclSuccess;
 }

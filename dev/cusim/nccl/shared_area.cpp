@@ -67,12 +67,16 @@ SharedArea::SharedArea(const std::string& name, int rank, int ranks) : rank_(ran
 }
 
 SharedArea::~SharedArea() {
-    leave();
+    if (state_[rank_].left == kPresent) state_[rank_].left = kFinished;
     munmap(base_, bytes_);
 }
 
-void SharedArea::leave() {
-    state_[rank_].left = 1;
+void SharedArea::abort() {
+    state_[rank_].left = kAborted;
+}
+
+bool SharedArea::gone(int rank) const {
+    return state_[rank].left != kPresent || process_ended(state_[rank].pid);
 }
 
 void SharedArea::give_up(const std::string& missing, const char* what, bool dead) const {
@@ -86,17 +90,17 @@ void SharedArea::give_up(const std::string& missing, const char* what, bool dead
     standin_stop(message.c_str());
 }
 
-void SharedArea::pause(int partner, double start, const char* what) const {
+bool SharedArea::pause(int partner, double start, const char* what) const {
     static int pauses = 0;
-    if (++pauses % 200 == 0 && (process_ended(state_[partner].pid) || state_[partner].left))
-        give_up(std::to_string(partner), what, true);
+    if (++pauses % 200 == 0 && gone(partner)) return true;
     if (now() - start > timeout_seconds()) give_up(std::to_string(partner), what, false);
     usleep(20);
+    return false;
 }
 
 int SharedArea::lost_rank() const {
     for (int r = 0; r < ranks_; r++)
-        if (r != rank_ && (process_ended(state_[r].pid) || state_[r].left)) return r;
+        if (r != rank_ && state_[r].left != kFinished && gone(r)) return r;
     return -1;
 }
 
@@ -111,7 +115,8 @@ void SharedArea::barrier(const char* what) {
         for (int r = 0; r < ranks_; r++) {
             if (state_[r].arrived >= mine) continue;
             missing += (missing.empty() ? "" : ", ") + std::to_string(r);
-            dead |= look && (process_ended(state_[r].pid) || state_[r].left);
+            // It may have arrived and left since the look at `arrived`.
+            dead |= look && gone(r) && state_[r].arrived < mine;
         }
         if (missing.empty()) return;
         if (dead || now() - start > timeout_seconds()) give_up(missing, what, dead);

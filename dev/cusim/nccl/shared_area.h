@@ -23,10 +23,13 @@ struct Call {
     }
 };
 
+// How a rank left its communicator: destroyed it with everything done, or aborted it.
+enum Departure { kPresent, kFinished, kAborted };
+
 struct RankState {
     std::atomic<uint64_t> arrived;  // barriers this rank has reached
     std::atomic<int32_t> pid;       // 0: has not joined
-    std::atomic<int32_t> left;      // destroyed or aborted its communicator
+    std::atomic<int32_t> left;      // a Departure
     Call call;
 };
 
@@ -49,11 +52,12 @@ class SharedArea {
     size_t chunk_bytes() const { return kSlotBytes / 4; }
     bool try_send(int to, const void* data, size_t bytes);
     bool try_receive(int from, void* data, size_t bytes);
-    // Waits a little; ends the program if `partner` is gone or the time since `start` is up.
-    void pause(int partner, double start, const char* what) const;
-    // A rank whose process has ended or that aborted, or -1.
+    // Waits a little; true if `partner` is gone. Ends the program if the time since `start` is up.
+    bool pause(int partner, double start, const char* what) const;
+    [[noreturn]] void give_up(const std::string& missing, const char* what, bool dead) const;
+    // A rank that aborted, or whose process ended without leaving the communicator; or -1.
     int lost_rank() const;
-    void leave();
+    void abort();
     static double now();
 
   private:
@@ -61,7 +65,7 @@ class SharedArea {
     char* channel_data(int from, int to) const {
         return channel_data_ + (size_t(from) * size_t(ranks_) + size_t(to)) * chunk_bytes();
     }
-    [[noreturn]] void give_up(const std::string& missing, const char* what, bool dead) const;
+    bool gone(int rank) const;
 
     int rank_, ranks_;
     size_t bytes_;

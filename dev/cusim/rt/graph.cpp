@@ -9,15 +9,26 @@ u64 next_graph_id = 1;
 CUgraphNode_st* node_handle(size_t k) {
     return reinterpret_cast<CUgraphNode_st*>(k + 1);
 }
+cudaStreamCaptureStatus capture_status(const CUstream_st* s) {
+    if (!s->capture) return cudaStreamCaptureStatusNone;
+    return s->capture->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+}
 }  // namespace
 
-CUSIM_API cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
+cudaStreamCaptureMode& cusim::thread_capture_mode() {
+    thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    return mode;
+}
+
+CUSIM_API cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
     Locked locked;
     CUstream_st* s = stream_of(handle);
     if (!s || !handle || handle == cudaStreamLegacy) return done(cudaErrorStreamCaptureUnsupported);
     if (s->capture) return done(cudaErrorIllegalState);
     s->capture = new CUgraph_st;
     s->capture->id = next_graph_id++;
+    s->capture->mode = mode;
+    s->capture->thread = std::this_thread::get_id();
     s->capture_origin = true;
     return done();
 }
@@ -27,9 +38,12 @@ CUSIM_API cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* gra
     CUstream_st* s = stream_of(handle);
     if (!s || !s->capture) return done(cudaErrorIllegalState);
     if (!s->capture_origin) return done(cudaErrorStreamCaptureUnmatched);
-    *graph = s->capture;
-    end_capture(s->capture);
-    s->capture_origin = false;
+    std::unique_ptr<CUgraph_st> captured(s->capture);
+    *graph = nullptr;
+    bool joined = end_capture(s);
+    if (captured->invalid) return done(cudaErrorStreamCaptureInvalidated);
+    if (!joined) return done(cudaErrorStreamCaptureUnjoined);
+    *graph = captured.release();
     return done();
 }
 
@@ -37,7 +51,7 @@ CUSIM_API cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptu
     Locked locked;
     CUstream_st* s = stream_of(handle);
     if (!s) return done(cudaErrorInvalidResourceHandle);
-    *status = s->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status = capture_status(s);
     return done();
 }
 
@@ -50,14 +64,16 @@ CUSIM_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCa
     if (!s) return done(cudaErrorInvalidResourceHandle);
     if (dependencies || edges)
         stop("cudaStreamGetCaptureInfo with dependencies is not known; extend dev/cusim/rt/graph.cpp");
-    *status = s->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status = capture_status(s);
     if (id) *id = s->capture ? s->capture->id : 0;
     if (graph) *graph = s->capture;
     if (count) *count = 0;
     return done();
 }
 
-CUSIM_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
+CUSIM_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+    if (!mode) return done(cudaErrorInvalidValue);
+    std::swap(*mode, thread_capture_mode());
     return done();
 }
 

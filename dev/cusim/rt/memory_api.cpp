@@ -71,7 +71,7 @@ cudaError_t copy(const char* call, Copy c, cudaMemcpyKind kind, cudaStream_t han
     if (c.width == 0 || c.height == 0) return done();
     if (!c.to || !c.from) return done(cudaErrorInvalidValue);
     if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return done(cudaErrorInvalidMemcpyDirection);
-    if (stream->capture && !async) return done(cudaErrorStreamCaptureUnsupported);
+    if (!async && forbidden_by_capture()) return done(cudaErrorStreamCaptureUnsupported);
     Side to =
         side(c.to, c.to_bytes(), kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice, call);
     Side from = side(c.from, c.from_bytes(),
@@ -125,10 +125,11 @@ cudaError_t fill(const char* call, void* p, size_t pitch, int value, size_t widt
     return done();
 }
 
-cudaError_t allocate(void** p, size_t bytes, Allocation::Kind kind) {
+cudaError_t allocate(void** p, size_t bytes, Allocation::Kind kind, bool async = false) {
     Locked locked;
     if (!p) return done(cudaErrorInvalidValue);
     *p = nullptr;
+    if (!async && forbidden_by_capture()) return done(cudaErrorStreamCaptureUnsupported);
     if (bytes == 0) return done();
     Allocation* a = memory().allocate(bytes, kind);
     if (!a) return done(cudaErrorMemoryAllocation);
@@ -146,7 +147,7 @@ CUSIM_API cudaError_t cudaMalloc(void** p, size_t bytes) {
     return allocate(p, bytes, Allocation::Device);
 }
 CUSIM_API cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t) {
-    return allocate(p, bytes, Allocation::Device);
+    return allocate(p, bytes, Allocation::Device, true);
 }
 CUSIM_API cudaError_t cudaMallocManaged(void** p, size_t bytes, unsigned) {
     return allocate(p, bytes, Allocation::Managed);
@@ -159,6 +160,7 @@ CUSIM_API cudaError_t cudaMallocPitch(void** p, size_t* pitch, size_t width, siz
 CUSIM_API cudaError_t cudaFree(void* p) {
     Locked locked;
     if (!p) return done();
+    if (forbidden_by_capture()) return done(cudaErrorStreamCaptureUnsupported);
     run_all();
     u64 a = reinterpret_cast<u64>(p);
     if (memory().release(a, Allocation::Device) || memory().release(a, Allocation::Managed)) return done();
@@ -178,6 +180,7 @@ CUSIM_API cudaError_t cudaFreeAsync(void* p, cudaStream_t handle) {
 CUSIM_API cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {
     Locked locked;
     *p = nullptr;
+    if (forbidden_by_capture()) return done(cudaErrorStreamCaptureUnsupported);
     if (bytes == 0) return done();
     size_t size = (bytes + 4095) / 4096 * 4096;
     void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -192,6 +195,7 @@ CUSIM_API cudaError_t cudaMallocHost(void** p, size_t bytes) {
 CUSIM_API cudaError_t cudaFreeHost(void* p) {
     Locked locked;
     if (!p) return done();
+    if (forbidden_by_capture()) return done(cudaErrorStreamCaptureUnsupported);
     run_all();
     Allocation* a = memory().find(reinterpret_cast<u64>(p));
     if (!a || a->start != reinterpret_cast<u64>(p) || a->kind != Allocation::Pinned)

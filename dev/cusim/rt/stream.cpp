@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "graph.h"
 
@@ -69,6 +70,7 @@ bool reached(const Point& p) {
 void enqueue(CUstream_st* stream, const char* name, std::function<void()> run) {
     if (stream->capture) {
         stream->capture->operations.push_back({std::move(run), {}, name});
+        stream->captured[stream] = stream->capture->operations.size();
         return;
     }
     Operation op{std::move(run), {}, name};
@@ -99,9 +101,16 @@ void run_all() {
 void run_some() {
     step();
 }
-bool any_capture() {
-    return std::any_of(streams().begin(), streams().end(),
-                       [](CUstream_st* s) { return s->capture != nullptr; });
+bool forbidden_by_capture() {
+    bool found = false;
+    for (CUstream_st* s : streams()) {
+        CUgraph_st* g = s->capture;
+        const cudaStreamCaptureMode here = thread_capture_mode();
+        if (!g || g->mode == cudaStreamCaptureModeRelaxed || here == cudaStreamCaptureModeRelaxed) continue;
+        bool everywhere = g->mode == cudaStreamCaptureModeGlobal && here == cudaStreamCaptureModeGlobal;
+        if (g->thread == std::this_thread::get_id() || everywhere) g->invalid = found = true;
+    }
+    return found;
 }
 
 bool capture_active(CUgraph_st* graph) {
@@ -109,9 +118,20 @@ bool capture_active(CUgraph_st* graph) {
                        [=](CUstream_st* s) { return s->capture == graph; });
 }
 
-void end_capture(CUgraph_st* graph) {
-    for (CUstream_st* s : streams())
-        if (s->capture == graph) s->capture = nullptr;
+bool end_capture(CUstream_st* origin) {
+    CUgraph_st* graph = origin->capture;
+    const CaptureProgress seen = std::move(origin->captured);
+    bool joined = true;
+    for (CUstream_st* s : streams()) {
+        if (s->capture != graph) continue;
+        const auto own = std::as_const(s->captured).find(s), there = seen.find(s);
+        if (s != origin && own != s->captured.end())
+            joined &= there != seen.end() && there->second >= own->second;
+        s->capture = nullptr;
+        s->captured.clear();
+    }
+    origin->capture_origin = false;
+    return joined;
 }
 
 }  // namespace cusim
@@ -153,6 +173,7 @@ CUSIM_API cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     Locked locked;
     CUstream_st* s = stream_of(handle);
     if (!s) return done(cudaErrorInvalidResourceHandle);
+    if (s->capture) s->capture->invalid = true;
     if (s->capture) return done(cudaErrorStreamCaptureUnsupported);
     run_stream(s);
     return done();
@@ -176,6 +197,8 @@ CUSIM_API cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event
     if (event->capture) {  // the stream joins the capture the event belongs to
         if (s->capture && s->capture != event->capture) return done(cudaErrorStreamCaptureMerge);
         s->capture = event->capture;
+        for (auto [other, operations] : event->captured)
+            s->captured[other] = std::max(s->captured[other], operations);
         return done();
     }
     if (s->capture) return done(cudaErrorStreamCaptureIsolation);
@@ -219,7 +242,7 @@ CUSIM_API cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallb
 
 CUSIM_API cudaError_t cudaDeviceSynchronize() {
     Locked locked;
-    if (any_capture()) return done(cudaErrorStreamCaptureUnsupported);
+    if (forbidden_by_capture()) return done(cudaErrorStreamCaptureUnsupported);
     run_all();
     return done();
 }
@@ -251,6 +274,7 @@ CUSIM_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t h
     CUstream_st* s = stream_of(handle);
     if (!s || !event) return done(cudaErrorInvalidResourceHandle);
     event->capture = s->capture;
+    event->captured = s->captured;
     if (s->capture) return done();  // marks a point in the graph; order there is the order of capture
     enqueue(s, "record event", [event] { event->time = now_seconds(); });
     event->recorded = true;
@@ -272,6 +296,7 @@ CUSIM_API cudaError_t cudaEventQuery(cudaEvent_t event) {
     Locked locked;
     if (!event) return done(cudaErrorInvalidResourceHandle);
     if (event->capture) return done(cudaErrorCapturedEvent);
+    if (forbidden_by_capture()) return done(cudaErrorStreamCaptureUnsupported);
     if (reached(event->point)) return done();
     run_some();
     return cudaErrorNotReady;

@@ -25,6 +25,9 @@ struct Operation {
 
 }  // namespace cusim
 
+// How far each captured stream has got, in operations of the graph.
+using CaptureProgress = std::map<CUstream_st*, size_t>;
+
 struct CUstream_st {
     std::deque<cusim::Operation> queue;
     cusim::u64 issued = 0, completed = 0;
@@ -34,6 +37,7 @@ struct CUstream_st {
     bool destroyed = false;
     CUgraph_st* capture = nullptr;
     bool capture_origin = false;
+    CaptureProgress captured;  // what comes before its next operation
 };
 
 struct CUevent_st {
@@ -42,6 +46,7 @@ struct CUevent_st {
     unsigned flags = 0;
     double time = 0;  // seconds, when it was reached
     CUgraph_st* capture = nullptr;
+    CaptureProgress captured;
 };
 
 namespace cusim {
@@ -57,8 +62,11 @@ void run_stream(CUstream_st* stream);
 void run_all();
 // One operation of any stream, so that a program polling an event gets on.
 void run_some();
-bool any_capture();
+// Calls that could wait or touch memory at once (allocation, synchronous copies, queries) are forbidden while
+// a stream is captured, as cudaThreadExchangeStreamCaptureMode describes. True if so; then the capture fails.
+bool forbidden_by_capture();
 bool capture_active(CUgraph_st* graph);
-void end_capture(CUgraph_st* graph);  // for all streams that take part
+// Ends it for all streams that take part. False if another stream's work never came back to `origin`.
+bool end_capture(CUstream_st* origin);
 
 }  // namespace cusim

@@ -27,6 +27,30 @@ __global__ void host_pointer(float* p) {
 __global__ void null_pointer(float* p) {
     *p = 2;  // FAULT null_pointer: a null pointer
 }
+__device__ int table[10];
+__global__ void symbol_past_end(int k) {
+    table[k] = 1;  // FAULT symbol_past_end: 0 bytes past the end of 'table' of 40 bytes
+}
+__global__ void vector_past_end(float4* p) {
+    p[threadIdx.x] = make_float4(0, 0, 0, 0);  // FAULT vector_past_end: reaches past the end of an allocation of 100 bytes
+}
+__global__ void atomic_past_end(int* p) {
+    atomicAdd(p + threadIdx.x, 1);  // FAULT atomic_past_end: invalid global atomic of 4 bytes
+}
+__global__ void use_pinned(float* p) {
+    p[threadIdx.x] = 2;  // FAULT pinned_after_free: that was freed
+}
+__global__ void misaligned_matrix(uint32_t* out) {
+    __shared__ __align__(16) uint32_t buffer[256];
+    buffer[threadIdx.x] = threadIdx.x;
+    uint32_t x;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(x) : "r"(uint32_t(__cvta_generic_to_shared(buffer)) + 8));  // FAULT misaligned_matrix: misaligned shared read of 16 bytes
+    out[threadIdx.x] = x;
+}
+__global__ void barrier_in_loop(float* out) {
+    for (int i = 0; i <= int(threadIdx.x) / 32; i++) __syncthreads();  // FAULT barrier_in_loop: 32 of 64 threads arrived
+    out[threadIdx.x] = 1;
+}
 __global__ void misaligned(float4* out, const float* in, int offset) {
     out[threadIdx.x] = *reinterpret_cast<const float4*>(in + offset);  // FAULT misaligned: misaligned global read of 16 bytes
 }
@@ -168,6 +192,19 @@ int main(int argc, char** argv) {
     if (is("use_after_free")) cudaFree(q), use_pointer<<<1, 32>>>(q);
     if (is("host_pointer")) host_pointer<<<1, 1>>>(new float);
     if (is("null_pointer")) null_pointer<<<1, 1>>>(nullptr);
+    if (is("symbol_past_end")) symbol_past_end<<<1, 1>>>(10);
+    float4* short_one;
+    cudaMalloc(&short_one, 100);
+    if (is("vector_past_end")) vector_past_end<<<1, 7>>>(short_one);
+    if (is("atomic_past_end")) atomic_past_end<<<1, 128>>>(reinterpret_cast<int*>(p));
+    if (is("pinned_after_free")) {
+        float* pinned;
+        cudaMallocHost(&pinned, 400);
+        cudaFreeHost(pinned);
+        use_pinned<<<1, 32>>>(pinned);
+    }
+    if (is("misaligned_matrix")) misaligned_matrix<<<1, 32>>>(reinterpret_cast<uint32_t*>(p));
+    if (is("barrier_in_loop")) barrier_in_loop<<<1, 64>>>(p);
     if (is("misaligned")) misaligned<<<1, 4>>>(reinterpret_cast<float4*>(q), p, 1);
     if (is("shared_past_end")) shared_past_end<<<1, 32, 128>>>(p, 1);
     if (is("local_past_end")) local_past_end<<<1, 1>>>(reinterpret_cast<int*>(p), 9);

@@ -63,6 +63,10 @@ __global__ void by_value(int* out, Big big, int i) {
     *out = big.values[i];
 }
 
+__global__ void say(const char* text) {
+    printf("%s\n", text);
+}
+
 static std::vector<float> fetch(const float* p, int n) {
     std::vector<float> h(n);
     OK(cudaMemcpy(h.data(), p, n * sizeof(float), cudaMemcpyDeviceToHost));
@@ -139,6 +143,12 @@ static void symbols() {
     EXPECT(h[2] == 12 && h[3] == 23);
     OK(cudaMemcpyFromSymbol(&got, counter, sizeof got));
     EXPECT(got == 4);
+    char* text;
+    OK(cudaMalloc(&text, 1001));
+    OK(cudaMemset(text, 'x', 1000));
+    OK(cudaMemset(text + 1000, 0, 1));
+    say<<<1, 1>>>(text);
+    OK(cudaFree(text));
     size_t bytes;
     OK(cudaGetSymbolSize(&bytes, table));
     EXPECT(bytes == 16);
@@ -196,6 +206,25 @@ static void streams_and_graphs() {
     EXPECT(h[0] == 223 && h[15] == 23);
     OK(cudaGraphExecDestroy(exec));
     OK(cudaGraphDestroy(graph));
+
+    // What may not happen during a capture ends it without a graph.
+    OK(cudaStreamBeginCapture(t, cudaStreamCaptureModeThreadLocal));
+    OK(cudaEventRecord(a, t));
+    OK(cudaStreamWaitEvent(s, a));
+    add<<<1, 16, 0, s>>>(p, 16, 1);
+    EXPECT(cudaStreamEndCapture(t, &graph) == cudaErrorStreamCaptureUnjoined && !graph);
+    void* q;
+    OK(cudaStreamBeginCapture(t, cudaStreamCaptureModeThreadLocal));
+    EXPECT(cudaMalloc(&q, 64) == cudaErrorStreamCaptureUnsupported);
+    OK(cudaStreamIsCapturing(t, &status));
+    EXPECT(status == cudaStreamCaptureStatusInvalidated);
+    EXPECT(cudaStreamEndCapture(t, &graph) == cudaErrorStreamCaptureInvalidated);
+    OK(cudaStreamBeginCapture(t, cudaStreamCaptureModeRelaxed));
+    OK(cudaMalloc(&q, 64));
+    OK(cudaFree(q));
+    OK(cudaStreamEndCapture(t, &graph));
+    OK(cudaGraphDestroy(graph));
+    cudaGetLastError();
     int called = 0;
     OK(cudaLaunchHostFunc(
         s, [](void* x) { ++*static_cast<int*>(x); }, &called));

@@ -125,8 +125,9 @@ $(BUILD)/test/cuda/all: $(CUDA_TESTS) $(BUILD)/test/main.o $(KERNELS)
 
 .PHONY: test-cuda
 ifeq ($(CUDA),1)
-test-cuda: cusim programs $(BUILD)/test/cuda/all
+test-cuda: cusim programs $(BUILD)/test/cuda/all $(BUILD)/demo/demo
 	CUSIM_QUIET=1 CUSIM_CHECK=race,init LD_LIBRARY_PATH=build/cusim SWARR_BIN=$(BIN) $(BUILD)/test/cuda/all $(TEST_ARGS)
+	CUSIM_QUIET=1 LD_LIBRARY_PATH=build/cusim $(BUILD)/demo/demo --bin $(BIN) --tiny --device cuda >$(BUILD)/demo/tiny_cuda.log || { tail -n 40 $(BUILD)/demo/tiny_cuda.log; exit 1; }
 else
 test-cuda:
 	@echo "skipped: test-cuda (no nvcc, so there is nothing to run under cusim)"

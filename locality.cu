@@ -182,7 +182,22 @@ int main(int argc, char** argv) {
         options.max_tokens_per_pass = o.max_tokens;
         options.threshold = o.threshold;
         return on_device(o.device, ranks, [&](auto& device) {
-            LocalityScorer<std::decay_t<decltype(device)>> scorer(device, source.config, source.folder);
+            using Scorer = LocalityScorer<std::decay_t<decltype(device)>>;
+            size_t longest = 1, response = 0;
+            for (const TextSet& set : sets) {
+                size_t tokens = 0;
+                for (const LocalityText& text : set.texts)
+                    longest = std::max(longest, text.ids.size()),
+                    tokens += text.ids.size() - std::min(text.ids.size(), size_t(std::max(1, text.prompt)));
+                response = std::max(response, tokens);
+            }
+            check_memory(device.free_memory(), {{"--max-tokens-per-pass", o.max_tokens, int64_t(longest)}},
+                         [&](const std::vector<int64_t>& v) {
+                             LocalityOptions with = options;
+                             with.max_tokens_per_pass = int(v[0]);
+                             return Scorer::memory(source.config, with, int(longest), response);
+                         });
+            Scorer scorer(device, source.config, source.folder);
             const size_t middle = o.windows.size() / 2;
             Json result = {{"schema", 1},
                            {"scorer", source.folder},
@@ -221,12 +236,11 @@ int main(int argc, char** argv) {
                         row["L"].push_back(window_score({set.texts[d]}, {scores[d]}, options, w).L.mean);
                     texts.push_back(row);
                 }
-                std::vector<double> histogram(20);
+                std::vector<int64_t> histogram(20);  // from -1 to 1
                 for (const TextLocality& s : scores)
                     for (size_t i = 0; i < s.full.size(); i++)
                         histogram[size_t(
                             std::min(19.0, std::max(0.0, (s.full[i] - s.cut[middle][i] + 1) * 10)))]++;
-                for (double& count : histogram) count = std::log10(1 + count);
                 of_set["histogram"] = histogram;
                 of_set["windows"] = windows;
                 of_set["per_text"] = texts;

@@ -103,9 +103,8 @@ std::vector<int> ids_field(const Json& row, const std::string& field, const std:
     if (!list.is_array())
         fail(where + ": key " + quoted(field) + " is not a list of ids", "name another key with --field");
     for (const Json& id : list) {
-        const bool fits = id.is_number_unsigned()  ? id.get<uint64_t>() <= INT_MAX
-                          : id.is_number_integer() ? id.get<int64_t>() >= INT_MIN
-                                                   : false;
+        bool fits = id.is_number_unsigned() ? id.get<uint64_t>() <= INT_MAX
+                                            : id.is_number_integer() && id.get<int64_t>() >= INT_MIN;
         if (!fits)
             fail(where + ": key " + quoted(field) + ": " + id.dump() + " is no token id",
                  "ids are whole numbers");

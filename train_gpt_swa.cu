@@ -83,10 +83,14 @@ int main(int argc, char** argv) {
         Dataset data = load(o.data), val;
         if (!o.val_data.empty()) val = load(o.val_data);
         o.supervised.settle(cli, data, val);
-        for (const std::string& prompt : o.prompts)  // not after hours, at the first validation
-            if (source.tokenizer.encode(prompt).empty())
+        size_t longest_prompt = 0;
+        for (const std::string& prompt : o.prompts) {  // not after hours, at the first validation
+            const size_t tokens = source.tokenizer.encode(prompt).size();
+            if (tokens == 0)
                 throw UsageError("--sample-prompt " + quoted(prompt) + " has no token",
                                  "there must be one to start from");
+            longest_prompt = std::max(longest_prompt, tokens);
+        }
 
         cli.print();
         source.print();
@@ -94,6 +98,15 @@ int main(int argc, char** argv) {
         return on_device(o.run.device, ranks, [&](auto& device) {
             using Device = std::decay_t<decltype(device)>;
             o.supervised.check_memory(device, source.config, longest_sequence(data, val), ranks.size());
+            GenerateOptions generate;
+            generate.sampling.temperature = o.temperature;
+            generate.seed = o.run.seed;
+            generate.slots = std::max(1, int(o.prompts.size()));
+            generate.limit = int(
+                std::min(int64_t(source.config.max_positions), int64_t(longest_prompt) + o.sample_tokens));
+            generate.stop = source.stop.ids();
+            if (!o.prompts.empty())  // what cannot be decoded is refused here
+                Generator<Device>::plan(source.config, generate, int(longest_prompt));
             if (o.run.dry_run) return dry_run(source.config, source.tokenizer, data, o.supervised.train);
 
             Model<Device> model(device, source.config);
@@ -103,14 +116,9 @@ int main(int argc, char** argv) {
             if (run.resumed() || !fresh)
                 trainer.load_weights(run.resumed() ? run.checkpoint() : source.folder);
 
-            GenerateOptions generate;
-            generate.sampling.temperature = o.temperature;
-            generate.seed = o.run.seed;
-            generate.slots = std::max(1, int(o.prompts.size()));
-            generate.stop = source.stop.ids();
             bool done = supervised_loop(
                 run, o.run, o.supervised, trainer, data, val, source.folder, [&](int64_t step, Metrics&) {
-                    if (!ranks.first()) return;
+                    if (!ranks.first() || o.prompts.empty()) return;
                     std::vector<std::string> text = o.prompts;
                     Generator<Device> generator(model, generate);
                     for (size_t i = 0; i < text.size(); i++) {

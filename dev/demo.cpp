@@ -175,6 +175,18 @@ class Experiment {
         return {{"mean", summary.at("avg@" + samples)}, {"low", interval[0]}, {"high", interval[1]}};
     }
 
+    // The validation problems, or the first of them.
+    std::string validation() const {
+        const std::string all = "data/ledger/val.jsonl", path = root_ + "/val.jsonl";
+        if (scale_.problems == 0) return all;
+        std::string lines;
+        JsonLines in(all);
+        Json row;
+        for (int64_t i = 0; i < scale_.problems && in.next(row); i++) lines += row.dump() + "\n";
+        write_whole(path, lines);
+        return path;
+    }
+
     // Validation problems that dictate the style: its first symbol is part of the prompt.
     std::string styled_problems(const std::string& style, const std::string& name) const {
         std::string lines;
@@ -231,7 +243,7 @@ class Experiment {
 
     // Conversion, SFT and RL at one window.
     void arm(int window) {
-        const std::string name = name_of(window), val = "data/ledger/val.jsonl", rl = root_ + "/rl-" + name;
+        const std::string name = name_of(window), val = validation(), rl = root_ + "/rl-" + name;
         Json a = {{"name", window ? "SWA " + std::to_string(window) : "SA"}, {"window", window}};
         const ModelConfig config = read_config(base_);
         a["receptive"] = window ? config.layers * (window - 1) + 1 : 0;
@@ -327,10 +339,9 @@ class Experiment {
             }
             a["equal_step"] = step;
             const std::string checkpoint = root_ + "/rl-" + name + "/ckpt/" + step_name(step);
-            a["equal"] = step == 0 ? a["sft"]
-                         : step == scale_.rl_steps
-                             ? a["rl"]
-                             : evaluate("equal-" + name, checkpoint, "data/ledger/val.jsonl", 1);
+            a["equal"] = step == 0                 ? a["sft"]
+                         : step == scale_.rl_steps ? a["rl"]
+                                                   : evaluate("equal-" + name, checkpoint, validation(), 1);
         }
         result_["budget_flops"] = budget;
     }
@@ -371,10 +382,9 @@ class Experiment {
             int64_t n = 0;
             for (Json row; lines.next(row);) n++;
             const std::string tuned = sft("cross-" + from, small, data);
-            result_["cross"].push_back(
-                {{"author", from},
-                 {"lines", n},
-                 {"accuracy", evaluate("cross-" + from, tuned, "data/ledger/val.jsonl", 1)}});
+            result_["cross"].push_back({{"author", from},
+                                        {"lines", n},
+                                        {"accuracy", evaluate("cross-" + from, tuned, validation(), 1)}});
         }
     }
 

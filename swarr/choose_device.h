@@ -52,11 +52,11 @@ inline std::string no_cuda_reason() {
     cudaGetLastError();
     if (status != cudaSuccess) return std::string("no GPU: ") + cudaGetErrorString(status);
     if (count == 0) return "no GPU";
-    int major = 0, minor = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    if (major < 8)
-        return format("the GPU has compute capability %d.%d, 8.0 (Ampere) or newer is needed", major, minor);
+    cudaDeviceProp card;
+    CUDA_CHECK(cudaGetDeviceProperties(&card, 0));
+    if (card.major < 8)
+        return format("%s has compute capability %d.%d, 8.0 (Ampere) or newer is needed", card.name,
+                      card.major, card.minor);
     return "";
 }
 #else

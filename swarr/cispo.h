@@ -2,10 +2,9 @@
 // worth, and how the loss is normalised.   (MiniMax-M1, arXiv 2506.13585; GRPO's group advantage, arXiv
 // 2402.03300)
 //
-//   loss = - sum_t scale_t * clip(pi(x_t) / pi_old(x_t), lo, hi) * A * log pi(x_t)       the clipped weight
-//   is constant
+//   loss = - sum_t scale_t * clip(pi(x_t) / pi_old(x_t), lo, hi) * A * log pi(x_t)
 //
-// lo and hi are absolute numbers on the weight (not 1 - eps, 1 + eps). A token whose weight was cut still has
+// The clipped weight is held constant. lo and hi are absolute numbers on the weight (not 1 - eps, 1 + eps). A token whose weight was cut still has
 // a gradient, -hi * A * d log pi: that is CISPO's difference from PPO. No KL and no entropy term unless
 // asked.
 #pragma once
@@ -53,7 +52,6 @@ inline void count_group(GroupStatistics& s, const std::vector<double>& rewards) 
 //   zero  its reward is 0, and it is trained on like any other
 //   mask  its reward counts in the group's mean, but none of its tokens is trained on
 //   soft  as zero, and an answer that comes within `buffer` tokens of the limit loses reward in proportion,
-//   down to
 //         -1 at the limit (DAPO's soft overlong punishment, arXiv 2503.14476 eq. 13)
 enum class Truncated { zero, mask, soft };
 
@@ -192,8 +190,8 @@ void score_trajectories(Model<Device>& model, TokenLossWorkspace<Device>& worksp
 }
 
 // The CISPO loss of a minibatch, which the ranks divide among them; adds this rank's part of its gradient.
-// Trajectories of advantage 0 add nothing but their tokens
-// to the norm, and are passed over unless a KL or entropy term wants them.
+// Trajectories of advantage 0 add nothing but their tokens to the norm, and are passed over unless a KL or
+// entropy term wants them.
 template <class Device>
 double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& minibatch,
                       const CispoOptions& options, CispoStatistics& total) {
@@ -263,6 +261,7 @@ double cispo_gradient(Trainer<Device>& trainer, const std::vector<Trajectory>& m
             }
         }
     });
+    trainer.all_passed();
     stats.reduce(trainer.ranks);
     total.add(stats);
     return trainer.ranks.sum("the loss", loss);

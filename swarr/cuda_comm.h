@@ -2,7 +2,8 @@
 //
 // The first call of a batch meets the other ranks on the host before it is handed to NCCL, and finish() meets
 // them again before it waits: NCCL cannot say who is missing, ranks.h can. The waits look at NCCL's own errors
-// too; after any error the communicator is aborted, so that no kernel waits for ever.
+// too; an error aborts the communicator, so that no kernel waits for ever. Between a call and finish(), do
+// nothing that waits for the device.
 #pragma once
 #include <nccl.h>
 
@@ -47,10 +48,16 @@ class Comm<CudaDevice<Real>> {
         check(ncclCommInitRankConfig(&nccl_, ranks.size(), id, ranks.rank(), &config), "ncclCommInitRank");
     }
     ~Comm() {
-        if (nccl_ && std::uncaught_exceptions() == 0)
+        if (nccl_ && std::uncaught_exceptions() == 0) {
+            try {
+                ranks.barrier(
+                    "the end");       // a rank that leaves while another still receives looks like a dead one
+            } catch (const Error&) {  // that one says why itself
+            }
             ncclCommDestroy(nccl_);
-        else if (nccl_)
+        } else if (nccl_) {
             ncclCommAbort(nccl_);
+        }
         if (given_) cudaEventDestroy(given_);
         if (done_) cudaEventDestroy(done_);
         if (stream_) cudaStreamDestroy(stream_);
@@ -98,16 +105,18 @@ class Comm<CudaDevice<Real>> {
     void finish() {
         if (last_.empty()) return;
         const std::string what = std::exchange(last_, "");
-        ranks.barrier("end of " + what);
-        CUDA_CHECK(cudaEventRecord(done_, stream_));
-        patiently(what, [&] {
-            const cudaError_t status = cudaEventQuery(done_);
-            if (status == cudaSuccess) return true;  // even if another rank has left since
-            if (status != cudaErrorNotReady) CUDA_CHECK(status);
-            ncclResult_t error;
-            ncclCommGetAsyncError(nccl_, &error);
-            if (error != ncclSuccess && error != ncclInProgress) refuse(error, what);
-            return false;
+        or_abort([&] {
+            ranks.barrier("end of " + what);
+            CUDA_CHECK(cudaEventRecord(done_, stream_));
+            patiently(what, [&] {
+                ncclResult_t error;
+                ncclCommGetAsyncError(nccl_, &error);  // before the query: what is done is done
+                const cudaError_t status = cudaEventQuery(done_);
+                if (status == cudaSuccess) return true;  // even if another rank has left since
+                if (status != cudaErrorNotReady) CUDA_CHECK(status);
+                if (error != ncclSuccess && error != ncclInProgress) refuse(error, what);
+                return false;
+            });
         });
     }
 
@@ -124,13 +133,27 @@ class Comm<CudaDevice<Real>> {
     void start(const char* operation, size_t n, Calls calls) {
         if (ranks.size() == 1 || n == 0) return;
         const std::string what = format("%s of %zu %s", operation, n, type_name<T>());
-        if (last_.empty()) ranks.barrier(what);
-        last_ = what;
-        CUDA_CHECK(cudaEventRecord(given_, device_.stream));
-        CUDA_CHECK(cudaStreamWaitEvent(stream_, given_, 0));
-        check(ncclGroupStart());
-        calls();
-        check(ncclGroupEnd(), what);
+        or_abort([&] {
+            if (last_.empty()) ranks.barrier(what);
+            last_ = what;
+            CUDA_CHECK(cudaEventRecord(given_, device_.stream));
+            CUDA_CHECK(cudaStreamWaitEvent(stream_, given_, 0));
+            check(ncclGroupStart());
+            calls();
+            check(ncclGroupEnd(), what);
+        });
+    }
+
+    // A kernel of NCCL that waits for a rank that is gone would keep cudaFree() waiting, and so every destructor
+    // on the way of an error.
+    template <class Step>
+    void or_abort(Step step) {
+        try {
+            step();
+        } catch (...) {
+            ncclCommAbort(std::exchange(nccl_, nullptr));
+            throw;
+        }
     }
 
     void check(ncclResult_t status, const std::string& what = "a call") {

@@ -14,6 +14,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -93,15 +94,19 @@ struct CudaDevice {
         cudaFree(p);  // waits for the kernels that use it
         memory.remove(category, bytes);
     }
+    // What can be had, less a share for what the runtime takes by itself later: code of kernels, graphs, NCCL's
+    // buffers, and what is lost between blocks.
     double free_memory() const {
         size_t free = 0, total = 0;
         CUDA_CHECK(cudaMemGetInfo(&free, &total));
-        return double(free);
+        return double(free) - std::min(double(free) / 64, double(512 << 20));
     }
     void zero(void* p, size_t bytes) { CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, stream)); }
     // `from` may be used again on return.
     void upload(void* to, const void* from, size_t bytes) {
         if (bytes) CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
+        // Other cards' drivers have taken their copy by now; one that reads the host's own pages (Grace) may not.
+        if (properties.pageableMemoryAccessUsesHostPageTables) synchronize();
     }
     void download(void* to, const void* from, size_t bytes) {
         if (bytes) CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));

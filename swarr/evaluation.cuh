@@ -116,6 +116,20 @@ inline SampleRow judged(const ModelSource& s, const Problem& p, Rollout r) {
     return row;
 }
 
+// What ./eval would say of a model in training, without files: a summary (evaluate.h) of `k` samples of each
+// problem, which are the first k of ./eval for that seed.
+template <class Device>
+Json evaluate_now(Model<Device>& model, const RolloutOptions& o, const ModelSource& s, const std::string& set,
+                  const std::vector<EncodedProblem>& problems, int k, Ranks& ranks) {
+    std::vector<const EncodedProblem*> all;
+    for (const EncodedProblem& p : problems) all.push_back(&p);
+    auto groups = generate_groups(model, o, s.stop.ids(), all, std::vector<int64_t>(all.size(), 0), k, ranks);
+    Samples samples;
+    for (size_t i = 0; i < groups.size(); i++)
+        for (Rollout& r : groups[i]) add_sample(samples, judged(s, all[i]->problem, std::move(r)), set);
+    return summarize({{"set", set}, {"samples", k}, {"problems", all.size()}}, samples);
+}
+
 // What is to be drawn: a character for every problem and sample, 1 where it is missing. The first rank has the
 // folder, and all get its answer.
 inline std::string missing_samples(const EvaluationOptions& o, const ProblemSet& set,

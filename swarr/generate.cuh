@@ -124,13 +124,14 @@ class Generator {
     static Plan plan(const ModelConfig& c, const GenerateOptions& asked, int longest_prompt) {
         GenerateOptions o = checked(c, asked);
         Plan p;
-        p.weights = Model<Device>::weight_bytes(c);
+        p.weights = Model<Device>::weight_bytes(c) + Model<Device>::rope_bytes(c, o.limit);
         p.slot = KvCache<Device>::bytes_per_slot(layer_windows(c), o.limit, c.heads, c.kv_heads, c.head_dim);
         p.cache = p.slot * size_t(o.slots + 1);
         p.activations = Model<Device>::activation_bytes(
             c, std::max({o.slots, std::min(o.max_tokens_per_pass, o.slots * longest_prompt), longest_prompt}),
             0, false);
-        p.logits = size_t(o.slots) * (size_t(c.vocab) * sizeof(S) + size_t(c.hidden) * sizeof(T));
+        p.logits = size_t(o.slots) * (size_t(c.vocab) * sizeof(S) + size_t(c.hidden) * sizeof(T) +
+                                      step_words * sizeof(int) + drawn_words * sizeof(S));
         return p;
     }
 
@@ -151,8 +152,8 @@ class Generator {
 
     static GenerateOptions checked(const ModelConfig& c, GenerateOptions o) {
         check_sampling(o.sampling);
-        if (o.slots < 1 || o.slots > 65536)
-            throw UsageError(format("--slots %d is not between 1 and 65536", o.slots), "32 is a good start");
+        if (o.slots < 1 || o.slots > 65535)
+            throw UsageError(format("--slots %d is not between 1 and 65535", o.slots), "32 is a good start");
         if (o.limit <= 0) o.limit = c.max_positions;
         if (o.limit > c.max_positions)
             fail(format("%d tokens are asked for, the model has %d positions", o.limit, c.max_positions),
@@ -326,6 +327,7 @@ class Generator {
     }
 
     // What one step sends to the device and gets back lies in one block each, on the host and there.
+    static constexpr size_t step_words = 5, drawn_words = 3;
     struct Step {
         int *token, *position, *slot, *row;
         float* uniform;
@@ -337,10 +339,10 @@ class Generator {
     void reserve_draws(size_t n) {
         if (n <= draws_) return;
         draws_ = n;
-        host_step_.resize(5 * n), host_drawn_.resize(3 * n);
+        host_step_.resize(step_words * n), host_drawn_.resize(drawn_words * n);
         step_ = {}, drawn_block_ = {};
-        step_ = Buffer<int, Device>(model_.dev, 5 * n, Memory::workspace);
-        drawn_block_ = Buffer<S, Device>(model_.dev, 3 * n, Memory::workspace);
+        step_ = Buffer<int, Device>(model_.dev, step_words * n, Memory::workspace);
+        drawn_block_ = Buffer<S, Device>(model_.dev, drawn_words * n, Memory::workspace);
         auto step = [n](int* p) {
             return Step{p, p + n, p + 2 * n, p + 3 * n, reinterpret_cast<float*>(p + 4 * n)};
         };

@@ -306,8 +306,7 @@ class KvCache<CudaDevice<T>> : public CacheSizes {
     KvCache(CudaDevice<T>& device, const std::vector<Window>& windows, int slots, int limit, int H, int G,
             int E)
         : CacheSizes(slots, limit, G, E), device_(device), windows_(windows), H_(H) {
-        if (E != 16 && E != 32 && E != 64 && E != 80 && E != 96 && E != 128)
-            fail(format("heads of %d numbers", E), "the CUDA device takes 16, 32, 64, 80, 96 or 128");
+        check_head(E);
         size_t size = 0;
         for (const Window& w : windows) size += layer_size(w, limit, G, E);
         data_ = Buffer<T, CudaDevice<T>>(device, size_t(slots) * size, Memory::cache);
@@ -321,8 +320,9 @@ class KvCache<CudaDevice<T>> : public CacheSizes {
             device, size_t(slots) * workspace_size(windows, limit, H, E), Memory::cache);
     }
 
-    // Bytes of one slot, for memory plans, with its share of attention_decode's workspace.
+    // Bytes of one slot, for memory plans, with its share of attention_decode's workspace. Errors: as above.
     static size_t bytes_per_slot(const std::vector<Window>& windows, int limit, int H, int G, int E) {
+        check_head(E);
         size_t size = 0;
         for (const Window& w : windows) size += layer_size(w, limit, G, E);
         return size * sizeof(T) + workspace_size(windows, limit, H, E) * sizeof(float);
@@ -353,6 +353,11 @@ class KvCache<CudaDevice<T>> : public CacheSizes {
     }
 
   private:
+    static void check_head(int E) {
+        if (E != 16 && E != 32 && E != 64 && E != 80 && E != 96 && E != 128)
+            fail(format("the CUDA device cannot decode with heads of %d numbers", E),
+                 "it takes 16, 32, 64, 80, 96 or 128; or use --device cpu");
+    }
     static int rows(const Window& w, int limit) {
         return w.width == 0 || w.width >= limit - w.sinks ? limit : w.sinks + w.width;
     }

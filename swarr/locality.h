@@ -105,6 +105,20 @@ class LocalityScorer {
         return out;
     }
 
+    // What this and score() take, for sets whose texts have up to `longest` tokens and that have up to
+    // `response` response tokens each; a pass may be smaller.
+    static MemoryPlan memory(const ModelConfig& c, const LocalityOptions& o, int longest, size_t response) {
+        const double models = o.truncation == Truncation::masked ? 2 : 1;
+        const size_t row = size_t(c.hidden) * sizeof(T),
+                     place = row + 2 * size_t(c.vocab) * sizeof(S) + sizeof(S) + sizeof(double) + sizeof(int);
+        return {{"weights",
+                 models * double(Model<Device>::weight_bytes(c) + Model<Device>::rope_bytes(c, longest))},
+                {"activations", models * double(Model<Device>::activation_bytes(
+                                             c, std::max(longest, o.max_tokens_per_pass), 0, false)) +
+                                    double(response * row)},
+                {"workspace", double(chunk(c) * place)}};
+    }
+
   private:
     // Response token `index` of a text, and the row of the pass that predicts it.
     struct Place {
@@ -140,9 +154,10 @@ class LocalityScorer {
         return int(n);
     }
 
-    size_t chunk() const {
-        return std::max<size_t>(1, std::min<size_t>(1024, (size_t(1) << 24) / size_t(config_.vocab)));
+    static size_t chunk(const ModelConfig& c) {
+        return std::max<size_t>(1, std::min<size_t>(1024, (size_t(1) << 24) / size_t(c.vocab)));
     }
+    size_t chunk() const { return chunk(config_); }
     // Room for a chunk of places, on both sides.
     void reserve() {
         if (x_.size()) return;
@@ -239,6 +254,7 @@ class LocalityScorer {
                 ModelConfig narrow = config_;
                 narrow.window.assign(size_t(narrow.layers), o.windows[w]);
                 narrow.sink_tokens = sinks;
+                masked.reset();  // before the next one is allocated
                 masked = std::make_unique<Model<Device>>(model_->dev, narrow);
                 masked->load(folder_);
             }

@@ -1,6 +1,7 @@
 // locality_page.h: the page of ./locality: L(w) and the share of needy tokens of every set, and answers shaded
 // token by token, with the tokens that each one leans on.
 #pragma once
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,12 @@ inline void write_locality_page(const std::string& path, const Json& result, con
         for (const Json& w : set["windows"]) {
             curve.points.push_back({w["window"], w["L"]});
             need.points.push_back({w["window"], w["needs_more"]});
-            row.push_back(format("%.4f", w["L"].get<double>()));
+            row.push_back(format("%.4f ±%.4f", w["L"].get<double>(),
+                                 (w["high"].get<double>() - w["low"].get<double>()) / 2));
         }
         for (size_t b = 0; b < set["histogram"].size(); b++)
-            histogram.points.push_back({double(b) / 10 - 1 + 0.05, set["histogram"][b]});
+            histogram.points.push_back(
+                {double(b) / 10 - 1 + 0.05, std::log10(1 + set["histogram"][b].get<double>())});
         curves.push_back(curve), needs.push_back(need), histograms.push_back(histogram);
         table.push_back(row);
     }
@@ -31,7 +34,9 @@ inline void write_locality_page(const std::string& path, const Json& result, con
     page.line_chart(format("share of response tokens that need more than w (gap > %g)",
                            result["threshold"].get<double>()),
                     "window w (tokens)", "share", needs, 0, 0);
-    page.table(table, "L(w) = 1 - mean of max(0, p_full - p_w) over response tokens that lose context");
+    page.table(table,
+               "L(w) = 1 - mean of max(0, p_full - p_w) over response tokens that lose context; 95% "
+               "intervals, texts as units");
     page.line_chart("histogram of gaps at w = " + result["histogram_window"].dump(), "gap g = p_full - p_w",
                     "log10(1 + tokens)", histograms);
     page.html(

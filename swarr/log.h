@@ -66,7 +66,7 @@ inline const std::vector<MetricText>& metric_texts() {
         {"time/step", "seconds of the whole step, validation aside"},
         {"val/*",
          "of a validation set: avg@k mean share right, pass@k one of k right, maj@k the majority right, "
-         "unparsed, truncated"},
+         "unparsed (ended by itself without an answer), truncated (cut by the length limit)"},
         {"skipped_updates", "updates left out so far because the loss or the gradient was not finite"},
         {"time", "seconds since the run started, resumed parts included"},
         {"perf/tokens_per_s", "tokens processed per second of this step"},
@@ -123,6 +123,7 @@ class Progress {
         bool last = done >= total_;
         if (!last && shown_ > 0 && spent - shown_ < (terminal_ ? 0.1 : 2.0)) return;
         shown_ = spent;
+        std::fflush(stdout);  // where both streams go to one file, in the order in which they were written
         std::string eta = duration_text(spent / double(done - first_) * double(total_ - done));
         std::fprintf(stderr, "%s%lld/%lld | %s | eta %s%s", terminal_ ? "\r\x1b[K" : "", (long long)done,
                      (long long)total_, text.c_str(), eta.c_str(), terminal_ && !last ? "" : "\n");
@@ -131,7 +132,9 @@ class Progress {
 
     // A line that stays.
     void note(const std::string& text) {
-        if (shows_progress) std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", text.c_str());
+        if (!shows_progress) return;
+        std::fflush(stdout);
+        std::fprintf(stderr, "%s%s\n", terminal_ ? "\r\x1b[K" : "", text.c_str());
     }
 
   private:

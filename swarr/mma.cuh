@@ -278,7 +278,7 @@ __device__ inline Left<T> left_of(const float (&c)[n][4], int column) {
 template <int E, class T, int M, int N>
 __device__ inline void multiply_rows(float (&s)[M][N][4], const LeftReader<T, E>& left,
                                      const RightReader<T, E>& right) {
-    constexpr int unrolled = std::is_same_v<T, bf16> ? E / 16 : 2;
+    constexpr int unrolled = std::is_same_v<T, bf16> ? (E == 128 ? 4 : E / 16) : 2;
 #pragma unroll unrolled
     for (int k = 0; k < E; k += mma_depth<T>) {
         Left<T> a[M];
@@ -350,7 +350,11 @@ __device__ inline void store_rows(T* to, int stride, int rows, int columns, T* t
     __syncwarp();
     for (int i = lane; i < 16 * Place::chunks; i += 32) {
         const int row = i / Place::chunks, column = i % Place::chunks * Place::chunk;
-        if (row < rows && column < columns)
-            store_pack(to + size_t(row) * stride + column, load_pack(tile + Place::at(row, column)));
+        if (row >= rows || column >= columns) continue;
+        const uint4 x = *reinterpret_cast<const uint4*>(tile + Place::at(row, column));
+        // Written out: nvcc 13.0 makes four stores of a plain assignment here.
+        asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(to + size_t(row) * stride + column),
+                     "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+                     : "memory");
     }
 }

@@ -139,7 +139,11 @@ class Model {
     using S = typename Device::stat;  // statistics of rows, gradients of weights
 
     Model(Device& device, const ModelConfig& config)
-        : dev(device), config(config), layout(config), params_(device, layout.total, Memory::weights) {}
+        : dev(device),
+          config(supported(config)),
+          layout(config),
+          params_(device, layout.total, Memory::weights),
+          packed_layer_(size_t(config.layers)) {}
 
     Device& dev;
     const ModelConfig config;
@@ -220,13 +224,15 @@ class Model {
         load_batch(b);
         pack();
         embedding_forward(dev, act_[0].x, token_, params() + layout.embed, N, config.hidden);
-        for (int l = 0; l < config.layers; l++)
-            layer_forward(l, act_[size_t(l)], N, position_, [&](Activations& at) {
+        first_norm(0, N);
+        for (int l = 0; l < config.layers; l++) {
+            layer_inside(l, N, position_, [&](Activations& at) {
                 attention_forward(dev, at.att, at.lse, at.qkv, documents_, window(l), config.heads,
                                   config.kv_heads, config.head_dim);
                 after_attention(l, at.qkv);
             });
-        final_norm(N);
+            layer_output(l, N);
+        }
     }
     void forward(const Batch& b) {
         forward(b, [](int, const T*) {});
@@ -239,20 +245,21 @@ class Model {
         reserve(B);
         pack();
         embedding_forward(dev, act_[0].x, token, params() + layout.embed, B, config.hidden);
-        for (int l = 0; l < config.layers; l++)
-            layer_forward(l, act_[size_t(l)], B, position,
-                          [&](Activations& a) { attend(l, a.att, static_cast<const T*>(a.qkv)); });
-        final_norm(B);
+        first_norm(0, B);
+        for (int l = 0; l < config.layers; l++) {
+            layer_inside(l, B, position,
+                         [&](Activations& a) { attend(l, a.att, static_cast<const T*>(a.qkv)); });
+            layer_output(l, B);
+        }
     }
 
     // The rotary table grows with the longest document seen, in powers of two.
     void reserve_positions(int longest) {
         if (rope_ && longest <= rope_->positions()) return;
-        int size = 256;
-        while (size < longest) size *= 2;
         moves_++;
         rope_ = nullptr;
-        rope_ = std::make_unique<RopeTable<Device>>(dev, size, config.head_dim, config.rope_theta);
+        rope_ = std::make_unique<RopeTable<Device>>(dev, rope_positions(longest), config.head_dim,
+                                                    config.rope_theta);
     }
 
     // How often buffers that a decoding step uses were allocated anew.
@@ -298,8 +305,38 @@ class Model {
         return total + size_t(max_tokens) * (per_token + sizeof(S));
     }
 
-    // Bytes of the weights and their packed copy, once that is made.
+    // c, if the device can train it. Errors: sizes that its kernels do not take.
+    static const ModelConfig& supported(const ModelConfig& c) {
+        if (Device::on_host) return c;
+        auto must = [](bool holds, const char* what, int value, const char* rule) {
+            if (!holds)
+                fail(format("the CUDA device takes %s %s, not %d", what, rule, value), "use --device cpu");
+        };
+        must(c.hidden % 8 == 0, "a hidden_size that is", c.hidden, "a multiple of 8");
+        must(c.ff % 8 == 0, "an intermediate_size that is", c.ff, "a multiple of 8");
+        must(c.head_dim % 16 == 0 && c.head_dim <= 128, "a head_dim that is", c.head_dim,
+             "a multiple of 16 up to 128");
+        return c;
+    }
+
+    // Of the rotary table for documents of up to `longest` tokens.
+    static size_t rope_bytes(const ModelConfig& c, int longest) {
+        return size_t(rope_positions(longest)) * size_t(c.head_dim) * sizeof(S);
+    }
+    // The most that a launcher of a training pass asks of the device's scratch memory.
+    static size_t scratch_bytes(const ModelConfig& c, int max_tokens) {
+        if (Device::on_host) return 0;
+        const size_t N = size_t(max_tokens), D = size_t(c.hidden),
+                     Q = size_t(c.heads + 2 * c.kv_heads) * size_t(c.head_dim);
+        return std::max({N * size_t(c.heads),                     // attention_backward
+                         std::min(N / 16 + 1, size_t(1024)) * D,  // rmsnorm_backward
+                         c.qkv_bias ? (N / 256 + 1) * Q : 0}) *
+               sizeof(S);  // add_tall_column_sums
+    }
+
+    // Bytes of the weights and their packed copy, once that is made. Errors: as supported().
     static size_t weight_bytes(const ModelConfig& c) {
+        supported(c);
         std::vector<Packed> layers;
         size_t head;
         return (Layout(c).total + place_packed(c, layers, head)) * sizeof(T);
@@ -308,6 +345,7 @@ class Model {
     // Repacks the weights if they changed. Called by forward and decode. A GPU reads them as they are stored.
     void pack() {
         if (packed_fresh_) return;
+        packed_layer_.resize(size_t(config.layers));  // places, which a GPU does not use
         if constexpr (Device::on_host) {
             const ModelConfig& c = config;
             const int D = c.hidden, q = c.heads * c.head_dim, Q = (c.heads + 2 * c.kv_heads) * c.head_dim;
@@ -361,6 +399,11 @@ class Model {
         return total;
     }
 
+    static int rope_positions(int longest) {
+        int size = 256;
+        while (size < longest) size *= 2;
+        return size;
+    }
     static bool ends_with(const std::string& s, const std::string& tail) {
         return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
     }
@@ -392,11 +435,6 @@ class Model {
         dev.upload(position_, b.position.data(), N * sizeof(int));
         dev.upload(start, b.start.data(), starts * sizeof(int));
         documents_ = {start, b.documents(), b.tokens()};
-    }
-
-    void final_norm(int N) {
-        rmsnorm_forward(dev, final_.data(), final_r_.data(), last_.data(), params() + layout.norm,
-                        plain_rows(N, config.hidden), config.hidden, S(config.rms_eps));
     }
 
     // Calls place(pointer, bytes) for every tensor, per-layer ones first layer by layer.
@@ -465,17 +503,23 @@ class Model {
     }
     static size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-    // From a.x to the next layer's x (or last_).
+    // From a layer's x to its norm1.
+    void first_norm(int l, int N) {
+        Activations& a = act_[size_t(l)];
+        rmsnorm_forward(dev, a.norm1, a.r1, a.x, params() + layout.layer[size_t(l)].norm1,
+                        plain_rows(N, config.hidden), config.hidden, S(config.rms_eps));
+    }
+    // From there to its h.
     template <class Attend>
-    void layer_forward(int l, Activations& a, int N, const int* position, Attend attend) {
+    void layer_inside(int l, int N, const int* position, Attend attend) {
         const ModelConfig& c = config;
         const int D = c.hidden, H = c.heads, G = c.kv_heads, E = c.head_dim, Q = (H + 2 * G) * E;
         const Layout::Layer& at = layout.layer[size_t(l)];
         const Packed& packed = packed_layer_[size_t(l)];
+        Activations& a = act_[size_t(l)];
         const T* p = params();
         const S eps = S(c.rms_eps);
 
-        rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, eps);
         matmul_forward(dev, c.qk_norm ? a.raw : a.qkv, a.norm1, weight(at.wqkv, packed.wqkv),
                        c.qkv_bias ? p + at.bqkv : nullptr, N, Q, D);
         if (c.qk_norm) {
@@ -492,10 +536,24 @@ class Model {
         matmul_forward(dev, a.gu, a.norm2, weight(at.wgu, packed.wgu), static_cast<const T*>(nullptr), N,
                        2 * c.ff, D);
         swiglu_forward(dev, a.h, a.gu, N, c.ff);
-        matmul_forward(dev, delta_.data(), a.h, weight(at.wdown, packed.wdown),
-                       static_cast<const T*>(nullptr), N, D, c.ff);
-        T* next = l + 1 < c.layers ? act_[size_t(l + 1)].x : last_.data();
-        add_forward(dev, next, a.mid, delta_.data(), size_t(N) * D);
+    }
+    // From there to the next layer's x and norm1, or to last_ and final_.
+    void layer_output(int l, int N) {
+        const int D = config.hidden;
+        const Layout::Layer& at = layout.layer[size_t(l)];
+        Activations& a = act_[size_t(l)];
+        matmul_forward(dev, delta_.data(), a.h, weight(at.wdown, packed_layer_[size_t(l)].wdown),
+                       static_cast<const T*>(nullptr), N, D, config.ff);
+        auto add = [&](T* sum, T* norm, S* r, size_t w) {
+            add_rmsnorm_forward(dev, sum, norm, r, a.mid, delta_.data(), params() + w, N, D,
+                                S(config.rms_eps));
+        };
+        if (l + 1 < config.layers) {
+            Activations& next = act_[size_t(l + 1)];
+            add(next.x, next.norm1, next.r1, layout.layer[size_t(l + 1)].norm1);
+        } else {
+            add(last_.data(), final_.data(), final_r_.data(), layout.norm);
+        }
     }
 
     // dx: in, the gradient of the layer's output; out, of its input.
@@ -510,8 +568,8 @@ class Model {
         S* const none = nullptr;
 
         if (recompute_ >= 2) {
-            // This also writes the layer's output again, with the same bits.
-            layer_forward(l, a, N, position_, [&](Activations& at_) {
+            first_norm(l, N);
+            layer_inside(l, N, position_, [&](Activations& at_) {
                 attention_forward(dev, at_.att, at_.lse, at_.qkv, documents_, window(l), H, G, E);
             });
         } else if (recompute_ == 1) {
@@ -538,8 +596,7 @@ class Model {
             rmsnorm_backward(dev, d_qkv_.data() + k, grad(at.norm_k), d_qkv_.data() + k, a.raw + k, a.rk,
                              p + at.norm_k, Rows{N, G, size_t(Q)}, E, false);
         }
-        if (recompute_ == 1)
-            rmsnorm_forward(dev, a.norm1, a.r1, a.x, p + at.norm1, plain_rows(N, D), D, S(c.rms_eps));
+        if (recompute_ == 1) first_norm(l, N);
         matmul_backward(dev, d_norm_.data(), grad(at.wqkv), c.qkv_bias ? grad(at.bqkv) : none, d_qkv_.data(),
                         a.norm1, weight(at.wqkv, packed.wqkv), N, Q, D);
         rmsnorm_backward(dev, dx, grad(at.norm1), d_norm_.data(), a.x, a.r1, p + at.norm1, plain_rows(N, D),

@@ -7,6 +7,7 @@
 //   page.write("runs/locality.html");
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +57,8 @@ class HtmlReport {
 
     // cells[0] is the head; a cell may hold HTML that the caller has escaped.
     void table(const std::vector<std::vector<std::string>>& cells, const std::string& caption = "") {
-        body_ += "<table>" + (caption.empty() ? "" : "<caption>" + html_escape(caption) + "</caption>");
+        body_ += "<div class=wide><table>" +
+                 (caption.empty() ? "" : "<caption>" + html_escape(caption) + "</caption>");
         for (size_t r = 0; r < cells.size(); r++) {
             body_ += "<tr>";
             for (size_t c = 0; c < cells[r].size(); c++) {
@@ -65,7 +67,7 @@ class HtmlReport {
             }
             body_ += "</tr>\n";
         }
-        body_ += "</table>\n";
+        body_ += "</table></div>\n";
     }
 
     // An SVG with axes, one line per series and a legend; y from `low` to `high` (equal: from the data).
@@ -85,12 +87,12 @@ class HtmlReport {
         auto px = [&](double x) { return left + (x - x0) / (x1 - x0) * (W - left - right); };
         auto py = [&](double y) { return H - bottom - (y - y0) / (y1 - y0) * (H - top - bottom); };
         std::string svg = format("<svg viewBox='0 0 %g %g' role=img>", W, H);
-        for (int i = 0; i <= 4; i++) {
-            double y = y0 + (y1 - y0) * i / 4, x = x0 + (x1 - x0) * i / 4;
+        for (double y : ticks(y0, y1)) {
             svg += format("<line class=grid x1=%g x2=%g y1=%.1f y2=%.1f />", left, W - right, py(y), py(y));
-            svg += format("<text x=%g y=%.1f text-anchor=end>%.3g</text>", left - 6, py(y) + 4, y);
-            svg += format("<text x=%.1f y=%g text-anchor=middle>%.4g</text>", px(x), H - bottom + 16, x);
+            svg += format("<text x=%g y=%.1f text-anchor=end>%.4g</text>", left - 6, py(y) + 4, y);
         }
+        for (double x : ticks(x0, x1))
+            svg += format("<text x=%.1f y=%g text-anchor=middle>%.4g</text>", px(x), H - bottom + 16, x);
         svg += format("<text x=%g y=%g text-anchor=middle>", (left + W - right) / 2, H - 6) +
                html_escape(x_name) + "</text>";
         svg += format("<text x=12 y=%g text-anchor=middle transform='rotate(-90 12 %g)'>", H / 2, H / 2) +
@@ -112,6 +114,19 @@ class HtmlReport {
                  "</svg><div class=legend>" + legend + "</div></figure>\n";
     }
 
+    // A few round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten.
+    static std::vector<double> ticks(double low, double high) {
+        double step = std::pow(10, std::floor(std::log10((high - low) / 2)));
+        if ((high - low) / step > 12.5)
+            step *= 5;
+        else if ((high - low) / step > 5)
+            step *= 2;
+        std::vector<double> out;
+        for (double i = std::ceil(low / step - 1e-9) + 0.0; i * step <= high + 1e-9 * step; i++)
+            out.push_back(i * step);
+        return out;
+    }
+
     static std::string colour(size_t i) {
         const char* colours[] = {"#2f6fb0", "#c8502d", "#2e8b57", "#8a5bb5", "#b8860b", "#c2397c",
                                  "#4b8f8f", "#6b6b6b", "#111111", "#8bbf2f", "#e39ac0", "#7a4a2b"};
@@ -131,7 +146,8 @@ class HtmlReport {
                "auto;padding:0 1em}\n"
                "h1{font-size:1.6em;margin:0}h2{font-size:1.2em;margin:1.6em 0 "
                ".4em}.sub{color:#666;margin:.2em 0 1.2em}\n"
-               "table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}\n"
+               "table{border-collapse:collapse;font-variant-numeric:tabular-nums}\n"
+               ".wide{overflow-x:auto;margin:1em 0}.wide td{white-space:nowrap}\n"
                "caption{text-align:left;color:#666;padding-bottom:.3em}\n"
                "th,td{padding:.25em .8em;border-bottom:1px solid "
                "#ddd;text-align:right}th:first-child{text-align:left}\n"
@@ -151,7 +167,7 @@ class HtmlReport {
                ".text .lean{outline:2px solid #2f6fb0}.text .here{outline:2px solid #222}\n"
                ".panel{min-height:3.2em;color:#444}.controls{display:flex;gap:1.2em;align-items:center;flex-"
                "wrap:wrap;"
-               "margin:.6em 0}\ninput[type=range]{width:320px}\n";
+               "margin:.6em 0}.controls select,input[type=range]{width:320px;max-width:80vw}\n";
     }
     std::string title_, body_, script_;
 };

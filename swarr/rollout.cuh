@@ -24,6 +24,7 @@ struct RolloutOptions {
     int overlong_buffer = 256;
     bool divide_by_std = true;
     bool round_decimals = true;  // a decimal gold compares at its own digits (verifier/compare.h)
+    bool random_reward = false;  // control: a coin, keyed like the samples, decides each reward
     Sampling sampling;
     uint64_t seed = 1;
 };
@@ -84,8 +85,7 @@ inline Rollout unpack(const int*& from) {
 }
 
 // `count` answers to each of the problems, from sample number first[i] on: out[i][g]. The ranks divide the
-// problems among them, and all get all answers. An empty inner entry
-// means that a stop was requested (Ctrl-C) before the end.
+// problems among them, and all get all answers.
 template <class Device>
 std::vector<std::vector<Rollout>> generate_groups(Model<Device>& model, const RolloutOptions& o,
                                                   const std::vector<int>& stop,
@@ -168,8 +168,11 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
         const std::string text = answer_text(source.tokenizer, r);
         Judgement judgement =
             judge(problem.problem.format, text, problem.problem.gold, verifier::Mode::rl, o.round_decimals);
-        double value = shaped_reward(reward(judgement), cut, int(r.ids.size()), o.max_new_tokens, o.truncated,
-                                     o.overlong_buffer);
+        const double value = o.random_reward
+                                 ? double(sample_uniform(o.seed ^ 0x5eed, problem_key(problem.problem.id),
+                                                         uint32_t(r.sample), 0) < 0.5f)
+                                 : shaped_reward(reward(judgement), cut, int(r.ids.size()), o.max_new_tokens,
+                                                 o.truncated, o.overlong_buffer);
         rewards.push_back(value);
         stats.reward.push_back(value);
         stats.length.push_back(double(r.ids.size()));
@@ -195,8 +198,9 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
     std::vector<double> advantages = group_advantages(rewards, o.divide_by_std);
     const bool spread = has_spread(rewards), replaced = !spread && may_be_replaced;
     for (size_t g = 0; g < group.size(); g++) {
+        const bool learned = !(group[g].stop == Stop::length && o.truncated == Truncated::mask);
         rows[g]["advantage"] = advantages[g];
-        rows[g]["trained"] = !replaced;
+        rows[g]["trained"] = learned && !replaced;
         out.rows.push_back(std::move(rows[g]));
         if (replaced) continue;
         Trajectory t;
@@ -206,7 +210,7 @@ inline bool add_group(StepRollouts& out, const RolloutOptions& o, const ModelSou
         t.rollout_logp = group[g].logp;
         t.log_kept = group[g].log_kept;
         t.advantage = advantages[g];
-        t.learned = !(group[g].stop == Stop::length && o.truncated == Truncated::mask);
+        t.learned = learned;
         out.trajectories.push_back(std::move(t));
     }
     stats.seconds_reward += timer.seconds();

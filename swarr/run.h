@@ -254,6 +254,11 @@ class Run {
         return Fields(state_, checkpoint_ + "/trainer.json").integer(key, 0, int64_t(1) << 60);
     }
 
+    // A text of trainer.json. Errors: as above.
+    std::string state_text(const char* key) const {
+        return Fields(state_, checkpoint_ + "/trainer.json").text(key);
+    }
+
     // Creates the folder and writes config.json; opens the log, cut back to the checkpoint's step when
     // resumed. Errors: a new run into a folder that already holds one.
     void start() {

@@ -74,7 +74,7 @@ bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOp
     Progress progress(options.train.steps);
     int64_t step = run.step();
     if (step >= options.train.steps && !run.resumed()) save(step);  // --steps 0: conversion alone
-    for (bool stopped = false; step < options.train.steps && !stopped;) {
+    for (bool stopped = run.resumed() && run.must_stop(); step < options.train.steps && !stopped;) {
         Timer timer;
         std::vector<Sequence> batch;
         for (int64_t i = 0; i < options.batch_size; i++)
@@ -107,7 +107,8 @@ bool supervised_loop(Run& run, const RunOptions& run_options, const SupervisedOp
         }
         if (validate) evaluate(step, metrics);
         if (validate || stopped || step % run_options.log_every == 0) run.log(metrics);
-        if (last || stopped || (run_options.save_every && step % run_options.save_every == 0)) save(step);
+        const bool due = run_options.save_every && step % run_options.save_every == 0;
+        if (last || stopped || (due && !trainer.in_trouble())) save(step);
     }
     std::printf("saved: %s\n", newest_checkpoint(run.folder()).c_str());
     return step >= options.train.steps;

@@ -193,14 +193,21 @@ class Trainer {
     int64_t updates = 0, skipped = 0;  // done; left out because a number was not finite
 
     bool packing = true;  // several documents in a pass
-    // The passes of this rank's sequences. What they learn must be all that the next update does.
+    // The passes of this rank's sequences. What they learn must be all that the next update does; then
+    // all_passed() follows, on every rank.
     template <class Pass>
     void each_pass(const std::vector<Sequence>& sequences, Pass pass) {
+        reduced_ = 0;
         ::each_pass(sequences, max_tokens, packing, [&](const Batch& batch, size_t first, size_t last) {
             final_pass_ = last == sequences.size();
             pass(batch, first, last);
         });
         final_pass_ = false;
+    }
+    // Sums what is left to sum of the gradients: the last buckets, or all of them if this rank had no pass.
+    void all_passed() {
+        reduce(buckets_.size());
+        comm_.finish();
     }
 
     // Mean loss over the targets of all sequences, which the ranks divide among them; adds this rank's part of
@@ -230,6 +237,7 @@ class Trainer {
             args.scale = 1.0 / double(targets);
             loss += run(batch, args, learn).loss;
         });
+        if (learn) all_passed();
         return ranks.sum("the loss", loss);
     }
 
@@ -237,7 +245,7 @@ class Trainer {
     // results go; the rest is filled in here.
     TokenLossSum run(const Batch& batch, const DeviceTokenLoss<Device>& args, bool learn) {
         return loss_pass(model, *workspace_, batch, args, learn, [&](int l) {
-            if (final_pass_) reduce_down_to(size_t(l) + 1);
+            if (final_pass_) reduce(buckets_.size() - 2 - size_t(l));
         });
     }
     TokenLossWorkspace<Device>& workspace() { return *workspace_; }
@@ -246,9 +254,6 @@ class Trainer {
     // leaves the weights as they are and is counted; errors: more than options.max_skips of those in a row.
     UpdateResult update(double loss) {
         UpdateResult result;
-        reduce_down_to(buckets_.size() - 1);
-        comm_.finish();
-        reduced_ = 0;
         double square = 0;
         for (const Part& p : parts_)
             square += std::pow(global_norm(model.dev, model.gradients() + p.begin, p.size), 2);
@@ -279,6 +284,10 @@ class Trainer {
         model.zero_gradients();
         return result;
     }
+
+    // The last update was left out: what these weights give is not finite, so a checkpoint of them may be no
+    // place to start from again.
+    bool in_trouble() const { return skips_in_a_row_ > 0; }
 
     // A checkpoint: the model folder with the tokenizer's files of `source`, optimizer.safetensors, and this
     // class's part of trainer.json. Every rank calls it; the first one writes.
@@ -336,14 +345,13 @@ class Trainer {
         return total;
     }
 
-    // Begins to sum the gradients over the ranks, bucket by bucket in the order in which a backward pass
-    // completes them (the last bucket at the end), until bucket `last` is among them.
-    void reduce_down_to(size_t last) {
-        const size_t n = buckets_.size() - 1;
-        for (bool found = false; !found && reduced_ <= n; reduced_++) {
-            const size_t next = reduced_ < n ? n - 1 - reduced_ : n;
-            comm_.reduce_scatter(model.gradients() + buckets_[next].begin, buckets_[next].size());
-            found = next == last;
+    // Begins to sum gradients over the ranks, until that many buckets are on their way: in the order in which a
+    // backward pass completes them, from the head or the last layer down to the embedding; norms and biases,
+    // the last bucket, come at the end.
+    void reduce(size_t buckets) {
+        for (const size_t n = buckets_.size() - 1; reduced_ < buckets; reduced_++) {
+            const Bucket& b = buckets_[reduced_ < n ? n - 1 - reduced_ : n];
+            comm_.reduce_scatter(model.gradients() + b.begin, b.size());
         }
     }
 
@@ -383,7 +391,7 @@ class Trainer {
     Comm<Device> comm_;
     const std::vector<Bucket> buckets_;
     std::vector<Part> parts_;
-    size_t reduced_ = 0;  // buckets whose reduction has begun since the last update
+    size_t reduced_ = 0;  // buckets on their way
     bool final_pass_ = false;
     Buffer<S, Device> m_, v_, masters_;
     std::unique_ptr<TokenLossWorkspace<Device>> workspace_;
@@ -396,11 +404,12 @@ MemoryPlan training_memory(const ModelConfig& c, int max_tokens, int recompute, 
     using S = typename Device::stat;
     const double parameters = double(Layout(c).total) * sizeof(S);
     const int states = Trainer<Device>::masters ? 3 : 2;
-    return {{"weights", double(Model<Device>::weight_bytes(c))},
+    return {{"weights", double(Model<Device>::weight_bytes(c) + Model<Device>::rope_bytes(c, max_tokens))},
             {"gradients", parameters},
             {"optimizer", states * parameters / ranks},
             {"activations", double(Model<Device>::activation_bytes(c, max_tokens, recompute, true))},
-            {"workspace", double(TokenLossWorkspace<Device>::bytes(max_tokens, c.hidden, c.vocab))}};
+            {"workspace", double(TokenLossWorkspace<Device>::bytes(max_tokens, c.hidden, c.vocab) +
+                                 Model<Device>::scratch_bytes(c, max_tokens))}};
 }
 
 // Tokens, targets and floating-point operations of a step that trains on these sequences.

@@ -66,3 +66,14 @@ inline int as_program(double timeout, const std::function<void(Ranks&)>& body) {
         return 0;
     });
 }
+
+#ifdef SWARR_CUDA
+// Under cusim there are as many devices as one likes; on a real machine, as there are.
+inline bool several_devices() {
+    if (std::getenv("CUSIM_QUIET") || std::getenv("CUSIM_CHECK")) return true;
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess && count >= 2) return true;
+    std::printf("skipped: one GPU, two are needed\n");
+    return false;
+}
+#endif

@@ -2,10 +2,14 @@
 #pragma once
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
+#include <vector>
 
+#include "json_lines.h"
 #include "scratch.h"
 
 struct ProgramResult {
@@ -30,4 +34,20 @@ inline ProgramResult run_in(const std::string& where, const std::string& name, c
     r.out = bytes_of_file(dir / "out");
     r.err = bytes_of_file(dir / "err");
     return r;
+}
+
+// What the steps of a run logged under `key`.
+inline std::vector<double> logged(const std::string& run, const std::string& key) {
+    std::vector<double> out;
+    JsonLines in(run + "/log.jsonl");
+    for (Json row; in.next(row);)
+        if (row.contains(key)) out.push_back(row[key]);
+    return out;
+}
+inline std::vector<std::string> sorted_lines(const std::string& file) {
+    std::vector<std::string> out;
+    std::istringstream in(bytes_of_file(file));
+    for (std::string line; std::getline(in, line);) out.push_back(line);
+    std::sort(out.begin(), out.end());
+    return out;
 }

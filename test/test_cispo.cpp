@@ -236,6 +236,38 @@ TEST_CASE("cispo: masked answers and those without advantage", "[cispo]") {
     REQUIRE(largest > 0);  // a KL term learns from them all the same
 }
 
+TEST_CASE("cispo: a planted NaN is skipped, counted, and leaves no trace", "[cispo]") {
+    Setting s, clean;
+    for (Setting* x : {&s, &clean}) {
+        x->drift();
+        x->trainer.options.schedule = "constant";  // others count skipped updates as steps
+        x->trainer.options.warmup = 0;
+    }
+    const CispoOptions o;
+    auto update = [&](Setting& x) {
+        CispoStatistics stats;
+        return x.trainer.update(cispo_gradient(x.trainer, x.answers, o, stats));
+    };
+    const std::vector<double> before = parameters(s.model);
+    const float good = s.answers[1].old_logp[2];
+    for (float bad : {NAN, -INFINITY}) {
+        s.answers[1].old_logp[2] = bad;
+        s.answers[2].advantage = double(bad);
+        REQUIRE(update(s).skipped);
+        REQUIRE(s.trainer.in_trouble());
+        REQUIRE((parameters(s.model) == before));
+        s.answers[1].old_logp[2] = good;
+        s.answers[2].advantage = clean.answers[2].advantage;
+    }
+    REQUIRE(s.trainer.skipped == 2);
+    REQUIRE(!update(s).skipped);
+    REQUIRE(!s.trainer.in_trouble());
+    update(clean);
+    // Nothing of the planted numbers is left in gradients or moments.
+    REQUIRE((parameters(s.model) == parameters(clean.model)));
+    REQUIRE(s.trainer.updates == 1);
+}
+
 TEST_CASE("cispo: on-policy weights are exactly 1; a sampler that cuts is corrected for", "[cispo]") {
     Setting s;
     CispoOptions o;

@@ -11,10 +11,10 @@ namespace {
 void every_launcher(int ranks, const std::string& tag, const std::function<void(const Launched&)>& check) {
     ScratchFolder dir;
     INFO("by file");
-    check(launch_by_file(dir, ranks, tag));
+    check(launch_by_file(dir, ranks, test_case(tag)));
     if (!have_mpi()) return;
     INFO("by MPI");
-    check(launch_by_mpi(ranks, tag));
+    check(launch_by_mpi(ranks, test_case(tag)));
 }
 
 }  // namespace
@@ -93,9 +93,10 @@ TEST_CASE("rank: sums", "[.rank-sums]") {
 TEST_CASE("comm: sums have the same bits on every rank, in every run, by MPI and by file", "[comm]") {
     ScratchFolder dir;
     ::setenv("SWARR_TEST_OUT", (dir / "first").c_str(), 1);
-    all_well(launch_by_file(dir, 3, "[.rank-sums]"));
+    all_well(launch_by_file(dir, 3, test_case("[.rank-sums]")));
     ::setenv("SWARR_TEST_OUT", (dir / "second").c_str(), 1);
-    all_well(have_mpi() ? launch_by_mpi(3, "[.rank-sums]") : launch_by_file(dir, 3, "[.rank-sums]"));
+    all_well(have_mpi() ? launch_by_mpi(3, test_case("[.rank-sums]"))
+                        : launch_by_file(dir, 3, test_case("[.rank-sums]")));
     ::unsetenv("SWARR_TEST_OUT");
     const std::string bytes = bytes_of_file(dir / "first");
     REQUIRE(bytes.size() == 5000 * sizeof(float) + sizeof(double));
@@ -175,7 +176,7 @@ TEST_CASE("rank: is killed", "[.rank-killed]") {
 }
 TEST_CASE("comm: a killed rank is named at once", "[comm]") {
     ScratchFolder dir;
-    const Launched l = launch_by_file(dir, 3, "[.rank-killed]");
+    const Launched l = launch_by_file(dir, 3, test_case("[.rank-killed]"));
     INFO(l.all_err());
     for (size_t r : {0, 2}) {
         CHECK(has(l.err[r], "error: rank: rank 1 of 3 has ended before the samples\nhint: "));
@@ -183,7 +184,7 @@ TEST_CASE("comm: a killed rank is named at once", "[comm]") {
     }
     if (!have_mpi()) return;
     // Here mpirun may be faster; it names the rank as well.
-    const Launched m = launch_by_mpi(3, "[.rank-killed]");
+    const Launched m = launch_by_mpi(3, test_case("[.rank-killed]"));
     INFO(m.all_err());
     CHECK((m.code[0] != 0 && m.code[0] != 124));
     CHECK((has(m.all_err(), "rank 1 of 3 has ended") || has(m.all_err(), "process rank 1")));
@@ -231,17 +232,17 @@ TEST_CASE("comm: ranks that do different things are told so", "[comm]") {
 
 TEST_CASE("comm: files of an earlier run are not taken for this one's", "[comm]") {
     ScratchFolder dir;
-    all_well(launch_by_file(dir, 2, "[.rank-host]"));
+    all_well(launch_by_file(dir, 2, test_case("[.rank-host]")));
     for (const auto& entry : std::filesystem::directory_iterator(dir.path))
         REQUIRE(!has(entry.path().filename(), "meet"));  // the first rank has cleared up
     // A run that was killed leaves files; the next ones, in either order of starting, must not believe them.
-    launch_by_file(dir, 2, "[.rank-killed]");
+    launch_by_file(dir, 2, test_case("[.rank-killed]"));
     REQUIRE(std::filesystem::exists(dir / "meet"));
-    all_well(launch_by_file(dir, 2, "[.rank-host]"));
-    launch_by_file(dir, 2, "[.rank-killed]");
-    all_well(launch_by_file(dir, 2, "[.rank-host]", "test $SWARR_RANK = 1 || sleep 0.5"));
-    launch_by_file(dir, 2, "[.rank-killed]");
-    all_well(launch_by_file(dir, 2, "[.rank-host]", "test $SWARR_RANK = 0 || sleep 0.5"));
+    all_well(launch_by_file(dir, 2, test_case("[.rank-host]")));
+    launch_by_file(dir, 2, test_case("[.rank-killed]"));
+    all_well(launch_by_file(dir, 2, test_case("[.rank-host]"), "test $SWARR_RANK = 1 || sleep 0.5"));
+    launch_by_file(dir, 2, test_case("[.rank-killed]"));
+    all_well(launch_by_file(dir, 2, test_case("[.rank-host]"), "test $SWARR_RANK = 0 || sleep 0.5"));
 }
 
 TEST_CASE("rank: only joins", "[.rank-joins]") {
@@ -249,7 +250,7 @@ TEST_CASE("rank: only joins", "[.rank-joins]") {
     REQUIRE(code == 0);
 }
 TEST_CASE("comm: a rank that never starts is named", "[comm]") {
-    const std::string self = "timeout 30 '" + this_binary() + "' '[.rank-joins]' ";
+    const std::string self = "timeout 30 " + test_case("[.rank-joins]") + " ";
     auto alone = [&](const std::string& setup) {
         ScratchFolder dir;
         INFO(setup);
@@ -271,8 +272,8 @@ TEST_CASE("comm: several processes that would each think they are alone", "[comm
 #ifdef SWARR_MPI
     ScratchFolder dir;
     // As if by the mpirun of another MPI.
-    CHECK(shell("PMI_SIZE=2 timeout 30 '" + this_binary() + "' '[.rank-joins]' >'" + dir.path +
-                "/err' 2>&1") != 0);
+    CHECK(shell("PMI_SIZE=2 timeout 30 " + test_case("[.rank-joins]") + " >'" + dir.path + "/err' 2>&1") !=
+          0);
     INFO(bytes_of_file(dir / "err"));
     CHECK(has(bytes_of_file(dir / "err"), "2 processes were started, but MPI knows of 1"));
 #else

@@ -43,17 +43,6 @@ void put_problems(const ScratchFolder& dir, const std::string& name, int n) {
     dir.put(name, lines);
 }
 
-// The samples as a set of lines: they are appended as they finish.
-std::string sorted_lines(const std::string& path) {
-    std::vector<std::string> lines;
-    JsonLines in(path);
-    for (Json row; in.next(row);) lines.push_back(row.dump());
-    std::sort(lines.begin(), lines.end());
-    std::string out;
-    for (const std::string& l : lines) out += l + "\n";
-    return out;
-}
-
 const std::string usual = "--model m --data set.jsonl --samples 3 --max-new-tokens 30 ";
 
 }  // namespace
@@ -82,7 +71,7 @@ TEST_CASE("eval: a whole evaluation, resumed, compared, as training data", "[pro
         for (auto& [k, row] : rows) REQUIRE(row.truncated == (row.ids.back() != 0));
 
     // Slots, threads, passes and order change no line.
-    const std::string lines = sorted_lines(dir / "a/set/samples.jsonl");
+    const std::vector<std::string> lines = sorted_lines(dir / "a/set/samples.jsonl");
     REQUIRE(eval(usual + "--out b --slots 2 --threads 1 --max-tokens-per-pass 5").code == 0);
     REQUIRE(sorted_lines(dir / "b/set/samples.jsonl") == lines);
     REQUIRE(bytes_of_file(dir / "b/set/summary.json") == bytes_of_file(dir / "a/set/summary.json"));
@@ -140,7 +129,7 @@ TEST_CASE("eval: Ctrl-C keeps what is done; kill -9 too", "[program]") {
     const std::string slow =
         "--model m --data set.jsonl --samples 12 --max-new-tokens 400 --slots 4 --threads 1 ";
     REQUIRE(run_in(dir.path, "eval", slow + "--out whole").code == 0);
-    const std::string lines = sorted_lines(dir / "whole/set/samples.jsonl");
+    const std::vector<std::string> lines = sorted_lines(dir / "whole/set/samples.jsonl");
     for (int signal : {SIGINT, SIGKILL}) {
         const std::string folder = signal == SIGINT ? "int" : "kill";
         std::string command = "{ cd '" + dir.path + "' && '" + program_path("eval") + "' " + slow + "--out " +

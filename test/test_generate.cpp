@@ -262,7 +262,7 @@ TEST_CASE("generate: errors", "[generate]") {
         change(o);
         return error_of([&] { Generator<Cpu> g(m, o); });
     };
-    REQUIRE(with([](auto& o) { o.slots = 0; }) == "--slots 0 is not between 1 and 65536");
+    REQUIRE(with([](auto& o) { o.slots = 0; }) == "--slots 0 is not between 1 and 65535");
     REQUIRE(with([](auto& o) { o.limit = 1000; }) ==
             "1000 tokens are asked for, the model has 256 positions");
     REQUIRE(with([](auto& o) { o.stop = {61}; }) == "stop token 61 is outside the vocabulary of 61");

@@ -3,6 +3,7 @@
 #include "check.h"
 #include "locality.h"
 #include "program.h"
+#include "report.h"
 #include "source.h"
 
 namespace {
@@ -193,6 +194,19 @@ TEST_CASE("locality: errors", "[locality]") {
     REQUIRE(error_of([&] { s.scorer.score({none}, o); }) == "text \"a1=\" has no response token");
 }
 
+TEST_CASE("report: axes have round numbers", "[locality]") {
+    REQUIRE(HtmlReport::ticks(8, 48) == std::vector<double>{10, 20, 30, 40});
+    REQUIRE(HtmlReport::ticks(0, 100) == std::vector<double>{0, 20, 40, 60, 80, 100});
+    for (double low : {-0.95, 0.0, 0.719, 3.0})
+        for (double width : {1e-6, 0.281, 1.0, 7.7, 1e9}) {
+            const std::vector<double> t = HtmlReport::ticks(low, low + width);
+            REQUIRE(t.size() >= 2);
+            REQUIRE(t.size() <= 7);
+            REQUIRE(t.front() >= low - 1e-9 * width);
+            REQUIRE(t.back() <= low + width * (1 + 1e-9));
+        }
+}
+
 TEST_CASE("locality: the program", "[locality][program]") {
     ScratchFolder dir;
     const std::string base = std::filesystem::absolute("data/ledger/base"),
@@ -209,6 +223,9 @@ TEST_CASE("locality: the program", "[locality][program]") {
     const Json set = result["sets"][0];
     REQUIRE(set["texts"] == 6);
     REQUIRE(set["per_text"].size() == 6);
+    int64_t counted = 0;
+    for (const Json& count : set["histogram"]) counted += count.get<int64_t>();
+    REQUIRE(counted == set["tokens"]);
     for (const Json& w : set["windows"]) {
         REQUIRE(w["L"] <= 1.0);
         REQUIRE(w["low"] <= w["L"]);

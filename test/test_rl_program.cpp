@@ -145,6 +145,80 @@ TEST_CASE("rl_cispo: damaged weights never train", "[program][rl]") {
     REQUIRE(!std::filesystem::exists(dir / "a/ckpt/step_000001"));
 }
 
+TEST_CASE("rl_cispo: updates that are not finite", "[program][rl]") {
+    ScratchFolder dir;
+    // After the first update no number is finite: the second is skipped, and the next rollout says why it stops.
+    ProgramResult r = rl(dir, usual + "--lr 1e30 --steps 3 --save-every 1 --out huge");
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 1);
+    REQUIRE(r.err.find("the model's logits are not finite") != std::string::npos);
+    REQUIRE(log_of(dir / "huge")[0]["skipped_updates"] == 1);
+    REQUIRE(log_of(dir / "huge")[0]["loss"] == "nan");
+    REQUIRE(
+        newest_checkpoint(dir / "huge").empty());  // weights in trouble are not saved as if they were good
+
+    // Too many in a row, within one step, stop the run.
+    r = rl(dir, usual + "--lr 1e30 --minibatch 4 --max-skips 1 --steps 3 --save-every 1 --out many");
+    REQUIRE(r.code == 1);
+    REQUIRE(r.err.find("2 updates in a row had a loss or gradient that is not finite") != std::string::npos);
+    REQUIRE(newest_checkpoint(dir / "many").empty());
+}
+
+TEST_CASE("rl_cispo: what a step logs", "[program][rl]") {
+    ScratchFolder dir;
+    // Every metric has its explanation. Answers that the limit cut are not "unparsed" in a validation, as in
+    // eval's; masked ones are marked as not trained on.
+    dir.put("val.jsonl", [&] {
+        std::string lines;
+        std::istringstream in(bytes_of_file(val));
+        for (std::string line; lines.size() < 800 && std::getline(in, line);) lines += line + "\n";
+        return lines;
+    }());
+    ProgramResult r =
+        rl(dir, usual + "--max-new-tokens 30 --truncated mask --kl-coef 0.01 --val-data val.jsonl " +
+                    "--val-samples 2 --steps 5 --log-every 2 --eval-every 3 --out a");
+    INFO(r.out << r.err);
+    REQUIRE(r.code == 0);
+    const std::vector<Json> log = log_of(dir / "a");
+    std::vector<int> steps;
+    for (const Json& row : log) steps.push_back(row["step"]);
+    REQUIRE(steps == std::vector<int>{0, 2, 3, 4, 5});  // --log-every, validations, the end
+    for (const Json& row : log)
+        for (const auto& [name, value] : row.items())
+            if (name != "schema") REQUIRE(!explain(name).empty());
+    for (const char* name : {"avg@2", "pass@2", "maj@2", "unparsed", "truncated"})
+        REQUIRE(log.back().contains(std::string("val/val/") + name));
+    REQUIRE(log[0]["val/val/truncated"] > 0.3);
+    REQUIRE(log[0]["val/val/unparsed"] == 0);
+    int cut = 0;
+    JsonLines in(dir / "a/rollouts/step_000001.jsonl");
+    for (Json row; in.next(row);) {
+        REQUIRE(row["trained"] == (row["stop"] == "token"));
+        cut += row["stop"] == "length";
+    }
+    REQUIRE(cut > 0);
+
+    // A resumed run measures its KL term against the model it started from, though --model went on since.
+    REQUIRE(rl(dir, usual + "--steps 1 --out start").code == 0);
+    const std::string from_start =
+        "--model start --data " + data +
+        " --answer-format ledger --max-new-tokens 60 --prompts-per-step 4 --minibatch 8 "
+        "--group-size 4 --lr 1e-3 --kl-coef 1 --threads 1 ";
+    REQUIRE(rl(dir, from_start + "--steps 2 --out whole").code == 0);
+    REQUIRE(rl(dir, from_start + "--steps 1 --out part").code == 0);
+    REQUIRE(rl(dir, "--resume start --steps 2").code == 0);
+    REQUIRE(rl(dir, "--resume part --steps 2").code == 0);
+    REQUIRE((weights(dir / "part", 2) == weights(dir / "whole", 2)));
+
+    // A run whose time is over does no further step.
+    REQUIRE(rl(dir, usual + "--steps 1000 --max-time 0.01 --out late").code == 0);
+    REQUIRE(log_of(dir / "late").size() == 1);
+    r = rl(dir, "--resume late");
+    REQUIRE(r.code == 0);
+    REQUIRE(r.out.find("stopped early") != std::string::npos);
+    REQUIRE(log_of(dir / "late").size() == 1);
+}
+
 TEST_CASE("rl_cispo: groups without spread are replaced within a limit; a coin teaches nothing",
           "[program][rl]") {
     ScratchFolder dir;
@@ -164,6 +238,15 @@ TEST_CASE("rl_cispo: groups without spread are replaced within a limit; a coin t
         "--lr 3e-4 --cispo-weight-max 2 --threads 1 --steps 15 --out ";
     REQUIRE(rl(dir, learn + "coin --random-reward").code == 0);
     std::vector<Json> coin = log_of(dir / "coin");
+    // The rollouts hold the rewards that were trained on.
+    JsonLines in(dir / "coin/rollouts/step_000001.jsonl");
+    double heads = 0, n = 0, unlike = 0;
+    for (Json row; in.next(row); n++) {
+        heads += row["reward"].get<double>();
+        unlike += row["reward"] != (row["outcome"] == "right" ? 1 : 0);
+    }
+    REQUIRE(heads / n == Approx(0.5).margin(0.15));
+    REQUIRE(unlike > n / 4);
     REQUIRE(coin.back()["val/val/avg@1"].get<double>() < coin.front()["val/val/avg@1"].get<double>() + 0.1);
 }
 

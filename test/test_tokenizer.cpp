@@ -496,13 +496,16 @@ TEST_CASE("added tokens that take whitespace from each other, and special ones t
     // Between two tokens there is no text, so no space before it either.
     Json file = golden()["base"];
     file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", true}};
-    tok = Tokenizer::parse(file.dump(), "prefix");
-    int end = *tok.id_of("<|im_end|>");
-    CHECK(tok.encode("<|im_end|><|im_end|>") == Ids{end, end});
-    Ids spaced = tok.encode("x");
-    CHECK(spaced == base().encode(" x"));
-    spaced.insert(spaced.begin(), end);
-    CHECK(tok.encode("<|im_end|>x") == spaced);
+    for (bool normalized : {false, true}) {
+        file["added_tokens"][2]["normalized"] = normalized;
+        tok = Tokenizer::parse(file.dump(), "prefix");
+        int end = *tok.id_of("<|im_end|>");
+        CHECK(tok.encode("<|im_end|><|im_end|>") == Ids{end, end});
+        Ids spaced = tok.encode("x");
+        CHECK(spaced == base().encode(" x"));
+        spaced.insert(spaced.begin(), end);
+        CHECK(tok.encode("<|im_end|>x") == spaced);
+    }
 
     tok = with({{{"content", "=\u0338"}, {"normalized", true}, {"special", true}},
                 {{"content", "\u2260x"}, {"normalized", true}, {"special", true}}});

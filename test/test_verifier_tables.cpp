@@ -98,6 +98,7 @@ TEST_CASE("verifier: numbers") {
 = -7 ~~ negative seven
 = one and two ~~ 1, 2
 ! one thousand ~~ 1001
+= one thousand and two thousand ~~ 2000, 1000
 = \frac{2}{3} ~~ two thirds
 = 0.5 ~~ one half
 ! third ~~ \frac13
@@ -147,6 +148,9 @@ TEST_CASE("verifier: percent, degrees, units, currency") {
 = 45^\circ ~~ \frac{\pi}{4}
 ! \frac{\pi}{4} ~~ 45
 ! 45^\circ ~~ 46
+! 45^\circ ~~ 45\%
+! 5 ~~ 5 squared
+! 5 ~~ 5 more than x
 = 15\mbox{ cm}^2 ~~ 15
 = 15 \text{ cm}^2 ~~ 15\text{ cm}^{2}
 = 864 \mbox{ inches}^2 ~~ 864 \text{ square inches}
@@ -341,6 +345,8 @@ TEST_CASE("verifier: lists and sets") {
 = 2, 4, \dots, 2n ~~ 2,4,\ldots,2n
 ! 2, 4, \dots, 2n ~~ 2, 4, \ldots, n
 = \{1,1,2\} ~~ \{1,2\}
+! \{1,2\},\{3\} ~~ \{1\},\{2,3\}
+= \{1,2\},\{3\} ~~ \{3\},\{2,1\}
 = 100,200 ~~ 200, 100
 = (1,2),(3,4) ~~ (3,4),(1,2)
 ! (1,2),(3,4) ~~ (2,1),(3,4)
@@ -382,6 +388,7 @@ TEST_CASE("verifier: tuples, vectors, matrices") {
 ! P(3,4) ~~ (4,3)
 ! P(3,4) ~~ Q(3,4)
 ! P(3,4) ~~ [3,4]
+! P(3,4,5) ~~ (3,4)
 = (1,2) ~~ x=1, y=2
 = (1,2,3) ~~ \langle 1,2,3 \rangle
 = (1,2,3) ~~ \begin{pmatrix}1\\2\\3\end{pmatrix}
@@ -424,6 +431,7 @@ TEST_CASE("verifier: intervals and inequalities") {
 = 2x > 4 ~~ x > 2
 = -x > -1 ~~ x < 1
 = x>1 \text{ and } x<3 ~~ (1,3)
+! x>1 \text{ and } x<3 ~~ x>1 \text{ or } x<3
 ! x<3 ~~ y<3
 ! x<3 ~~ x\le 3
 ! x<3 ~~ x>3

@@ -283,9 +283,8 @@ void training(Bench& b, Gpu& gpu, const Peak& peak) {
                 },
                 3);
             std::printf(
-                "   %d x %5d, window %4d: %7.1f ms, %7.0f tokens/s, %4.0f TFLOP/s = %2.0f%% of matmul's; "
-                "planned "
-                "%s; loss %.3f\n",
+                "   %d x %5d, window %4d: %7.1f ms, %7.0f tokens/s, %4.0f TFLOP/s, MFU %2.0f%% of the "
+                "matmul above; planned %s; loss %.3f\n",
                 docs, T, W, 1e3 * seconds, N / seconds, 1e-12 * flops / seconds,
                 100 * flops / seconds / peak.matmul, bytes_text(planned).c_str(), loss);
             b.put({{"stage", "training"},

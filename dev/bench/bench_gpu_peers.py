@@ -58,6 +58,59 @@ def report(name, tokens, window, attend, q, k, v, repeats):
     print(f"{name}_backward {2.5 * flops / backward / 1e12:.1f} TFLOP/s", flush=True)
 
 
+def sdpa_with(backend):
+    from torch.nn.attention import sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+    def attend(q, k, v):
+        with sdpa_kernel(backend):
+            return sdpa(q, k, v, is_causal=True, enable_gqa=True)
+
+    return attend
+
+
+def flash_window(tokens, window):
+    """The flash kernel inside PyTorch; its left bound is inclusive."""
+
+    def attend(q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return torch.ops.aten._flash_attention_forward(
+            q, k, v, None, None, tokens, tokens, 0.0, True, False, window_size_left=window - 1, window_size_right=0
+        )[0]
+
+    return attend
+
+
+def flex(tokens, window, device):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def mask(b, h, i, j):
+        return (j <= i) & (j > i - window) if window else j <= i
+
+    block_mask = create_block_mask(mask, None, None, tokens, tokens, device=device)
+    compiled = torch.compile(flex_attention) if device == "cuda" else flex_attention
+    return lambda q, k, v: compiled(q, k, v, block_mask=block_mask, enable_gqa=True)
+
+
+def candidates(device, toy):
+    """(name, tokens, window, builder), the most telling first."""
+    from torch.nn.attention import SDPBackend
+
+    if toy:
+        yield "sdpa_math", 256, 0, lambda: sdpa_with(SDPBackend.MATH)
+        yield "flex", 256, 32, lambda: flex(256, 32, device)
+        return
+    for tokens in (32768, 16384, 8192):
+        yield "sdpa_flash", tokens, 0, lambda: sdpa_with(SDPBackend.FLASH_ATTENTION)
+        for window in (4096, 2048, 8192):
+            if window < tokens:
+                yield "aten_flash", tokens, window, lambda t=tokens, w=window: flash_window(t, w)
+        yield "sdpa_cudnn", tokens, 0, lambda: sdpa_with(SDPBackend.CUDNN_ATTENTION)
+        for window in (4096, 0, 2048, 8192):
+            if window < tokens:
+                yield "flex", tokens, window, lambda t=tokens, w=window: flex(t, w, device)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--toy", action="store_true")
@@ -65,51 +118,15 @@ def main():
     options = parser.parse_args()
     begin = time.perf_counter()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokens, window, repeats = (256, 32, 1) if options.toy else (32768, 4096, 10)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    make = lambda heads: torch.randn(1, heads, tokens, E, device=device, dtype=dtype, requires_grad=True)
-    q, k, v = make(H), make(G), make(G)
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention as sdpa
-
-    def sdpa_with(backend):
-        def attend(q, k, v):
-            with sdpa_kernel(backend):
-                return sdpa(q, k, v, is_causal=True, enable_gqa=True)
-
-        return attend
-
-    def flash_window(q, k, v):
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return torch.ops.aten._flash_attention_forward(
-            q, k, v, None, None, tokens, tokens, 0.0, True, False, window_size_left=window - 1, window_size_right=0
-        )[0]
-
-    def flex(window):
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-        def mask(b, h, i, j):
-            return (j <= i) & (j > i - window) if window else j <= i
-
-        block_mask = create_block_mask(mask, None, None, tokens, tokens, device=device)
-        compiled = torch.compile(flex_attention) if device == "cuda" else flex_attention
-        return lambda q, k, v: compiled(q, k, v, block_mask=block_mask, enable_gqa=True)
-
-    candidates = [
-        ("sdpa_flash_full", 0, lambda: sdpa_with(SDPBackend.FLASH_ATTENTION)),
-        ("aten_flash_window", window, lambda: flash_window),
-        ("sdpa_cudnn_full", 0, lambda: sdpa_with(SDPBackend.CUDNN_ATTENTION)),
-        ("flex_window", window, lambda: flex(window)),
-        ("flex_full", 0, lambda: flex(0)),
-    ]
-    if options.toy:
-        candidates = [("sdpa_math_full", 0, lambda: sdpa_with(SDPBackend.MATH)), ("flex_window", window, lambda: flex(window))]
-    for name, w, build in candidates:
+    for kind, tokens, window, build in candidates(device, options.toy):
+        name = f"{kind}_{tokens}_{window or 'full'}"
         if time.perf_counter() - begin > options.seconds:
             print(f"{name}: left out, no time", file=sys.stderr)
             continue
+        q, k, v = (torch.randn(1, h, tokens, E, device=device, dtype=dtype, requires_grad=True) for h in (H, G, G))
         try:
-            report(name, tokens, w, build(), q, k, v, repeats)
+            report(name, tokens, window, build(), q, k, v, 1 if options.toy else 10)
         except Exception as error:  # a peer that this PyTorch lacks must not cost the others
             print(f"{name}: {str(error).splitlines()[0][:200]}", file=sys.stderr)
 

@@ -133,8 +133,7 @@ __global__ void __launch_bounds__(Block::threads)
                                                  doc.length - doc.first, heads.E);
     copy(keys, heads.key(g), (tiles.end - 1) * Block::keys);
     commit_copies();
-    for (int t = tiles.end - 1, next; t >= 0; t = next) {
-        next = next_tile(tiles, t);
+    for (int t = tiles.end - 1; t >= 0; t = next_tile(tiles, t)) {
         const int k = t * Block::keys;
         const bool active = contains(mine, t);
         wait_copies<0>();
@@ -145,6 +144,7 @@ __global__ void __launch_bounds__(Block::threads)
         if (active) multiply_rows(s, left, right);
         wait_copies<0>();
         __syncthreads();
+        const int next = next_tile(tiles, t);
         if (next >= 0) copy(keys, heads.key(g), next * Block::keys);
         commit_copies();
         if (!active) continue;

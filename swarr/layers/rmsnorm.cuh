@@ -100,8 +100,6 @@ void rmsnorm_backward(CpuDevice<T>&, T* dx /*rows*/, T* dw /*(D) +=*/, const T* 
 template <class T>
 void rmsnorm_forward(CudaDevice<T>&, T* y /*rows*/, float* r /*(tokens,heads)*/, const T* x /*rows*/,
                      const T* w /*(D)*/, Rows rows, int D, float eps);
-template <class T>
-void add_forward(CudaDevice<T>&, T* sum /*(n)*/, const T* a /*(n)*/, const T* b /*(n)*/, size_t n);
 // The norm is that of the sum as stored, so that making it again from `sum` gives the same bits.
 template <class T>
 void add_rmsnorm_forward(CudaDevice<T>&, T* sum /*(N,D)*/, T* y /*(N,D)*/, float* r /*(N)*/,
@@ -234,17 +232,6 @@ __global__ void __launch_bounds__(block_limit<P>)
     }
 }
 
-template <class T>
-__global__ void add(T* sum, const T* a, const T* b, size_t packs) {
-    const size_t at = (size_t(blockIdx.x) * blockDim.x + threadIdx.x) * Pack<T>::size;
-    if (at >= packs * Pack<T>::size) return;
-    const Pack<T> first = load_pack(a + at), second = load_pack(b + at);
-    Pack<T> out;
-    for (int j = 0; j < Pack<T>::size; j++)
-        out.x[j] = from_float<T>(to_float(first.x[j]) + to_float(second.x[j]));
-    store_pack(sum + at, out);
-}
-
 // `width`: packs that are copied of a row of `stride` elements.
 template <class T>
 __global__ void copy(T* y, const T* x, int tokens, int width, size_t stride) {
@@ -290,11 +277,6 @@ void rmsnorm_forward(CudaDevice<T>& device, T* y, float* r, const T* x, const T*
                             rows, D, eps);
 }
 template <class T>
-void add_forward(CudaDevice<T>& device, T* sum, const T* a, const T* b, size_t n) {
-    const size_t packs = n / Pack<T>::size;
-    launch(device, rmsnorm::add<T>, blocks_for(packs, 256), 256, 0, sum, a, b, packs);
-}
-template <class T>
 void add_rmsnorm_forward(CudaDevice<T>& device, T* sum, T* y, float* r, const T* x, const T* delta,
                          const T* w, int N, int D, float eps) {
     rmsnorm::launch_forward(device, sum, y, r, x, delta, w, plain_rows(N, D), D, eps);
@@ -323,7 +305,6 @@ void rmsnorm_backward(CudaDevice<T>& device, T* dx, float* dw, const T* dy, cons
 }
 #define SWARR_INSTANTIATE(T)                                                                               \
     template void rmsnorm_forward(CudaDevice<T>&, T*, float*, const T*, const T*, Rows, int, float);       \
-    template void add_forward(CudaDevice<T>&, T*, const T*, const T*, size_t);                             \
     template void add_rmsnorm_forward(CudaDevice<T>&, T*, T*, float*, const T*, const T*, const T*, int,   \
                                       int, float);                                                         \
     template void copy_rows(CudaDevice<T>&, T*, const T*, Rows, int);                                      \

@@ -64,11 +64,12 @@ inline bool answer_part(std::string_view& text) {
                                                        {"<|begin_of_thought|>", "<|end_of_thought|>"}};
     bool open = false;
     size_t last = 0;
-    for (auto& tag : thinking)
-        for (int closing : {0, 1})
-            if (size_t at = text.rfind(tag[closing]);
-                at != std::string_view::npos && at + tag[closing].size() > last)
-                open = !closing, last = at + tag[closing].size();
+    for (char first : {'<', '['})
+        for (size_t at = text.find(first); at != std::string_view::npos; at = text.find(first, at + 1))
+            for (auto& tag : thinking)
+                for (int closing : {0, 1})
+                    if (tag[closing][0] == first && at >= last && starts(text.substr(at), tag[closing]))
+                        open = !closing, last = at + tag[closing].size();
     if (open) return false;
     text.remove_prefix(last);
     static constexpr std::string_view ends[] = {"<|im_end|>",

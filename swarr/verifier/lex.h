@@ -155,9 +155,10 @@ class Lexer {
         std::string_view dots;
         for (std::string_view d : {"...", "\\ldots", "\\dots", "\\cdots"})
             if (starts(rest(), d)) dots = d;
+        if (dots.empty()) return;
         char last = digits.back();
         size_t point = digits.find('.'), first = digits.find_last_not_of(last);
-        if (dots.empty() || point == std::string::npos || first < point || digits.size() - first < 4) return;
+        if (point == std::string::npos || first < point || digits.size() - first < 4) return;
         digits.resize(first + 1);
         digits += 'r', digits += last;
         at_ += dots.size();

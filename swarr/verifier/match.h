@@ -66,6 +66,12 @@ class Matcher {
     static bool has_plus_minus(const Part& p) {
         return any_node(*p.tree, p.node, [](const Node& n) { return n.kind == Kind::plus_minus; });
     }
+    // One is "x > 1 and x < 3", the other "x > 1 or x < 3".
+    static bool joined_otherwise(const Part& a, const Part& b) {
+        bool a_or = (*a).op == uint8_t(Join::conj_or), b_or = (*b).op == uint8_t(Join::conj_or);
+        bool a_and = (*a).op == uint8_t(Join::conj_and), b_and = (*b).op == uint8_t(Join::conj_and);
+        return (a_or && b_and) || (a_and && b_or);
+    }
     static bool is_collection(const Part& p) { return p.kind() == Kind::list || p.kind() == Kind::set; }
 
     bool matched(Part gold, Part pred) {
@@ -81,7 +87,8 @@ class Matcher {
         bool sets = is_set_expression(gold) || is_set_expression(pred);
         if (sets && same_solutions(gold, pred)) return true;
         if (relations) return match_relations(gold, pred);
-        if (sets && gold.kind() == pred.kind() && gold.count()) return match_children(gold, pred);
+        if (sets && gold.kind() == pred.kind() && gold.count())
+            return !(gold.kind() == Kind::list && joined_otherwise(gold, pred)) && match_children(gold, pred);
         bool expand = !gold.minus && !pred.minus && (has_plus_minus(gold) || has_plus_minus(pred));
         if (is_collection(gold) || is_collection(pred) || expand) return match_collections(gold, pred);
         Kind g = gold.kind(), p = pred.kind();
@@ -183,7 +190,12 @@ class Matcher {
     void flatten(const Part& p, Parts& out) {
         if (out.size() > 400) return;
         if (is_collection(p)) {
-            for (int k = 0; k < p.count(); k++) flatten(p.kid(k), out);
+            for (int k = 0; k < p.count(); k++) {
+                if (p.kid(k).kind() == Kind::set && p.count() > 1)
+                    out.push_back(p.kid(k));  // {1,2}, {3} is not {1}, {2,3}
+                else
+                    flatten(p.kid(k), out);
+            }
         } else if (p.kind() == Kind::unit && is_collection(p.kid(0))) {
             flatten(p.kid(0), out);
         } else if (!p.minus && has_plus_minus(p)) {
@@ -390,9 +402,17 @@ class Matcher {
             if (match(gold, pred.kid(k))) return true;
         return false;
     }
+    static bool modulus(const Part& congruence, Part& out) {
+        for (int k = 0; k < congruence.count(); k++)
+            if (congruence.kid(k).kind() == Kind::modulo) return out = congruence.kid(k).kid(1), true;
+        return false;
+    }
     // Link by link, forwards or backwards.
     bool same_links(const Part& gold, const Part& pred) {
         if (gold.count() != pred.count()) return false;
+        Part gold_modulus, pred_modulus;
+        if (modulus(gold, gold_modulus) && modulus(pred, pred_modulus) && !match(gold_modulus, pred_modulus))
+            return false;
         int n = gold.count();
         for (bool backwards : {false, true}) {
             bool all = true;
@@ -404,11 +424,6 @@ class Matcher {
                      d = pred.kid(backwards ? j : j + 1);
                 bool ordered = r != Rel::eq && r != Rel::ne && r != Rel::approx && r != Rel::equiv;
                 if (backwards && ordered) s = mirrored(s);
-                bool moduli = b.kind() == Kind::modulo && d.kind() == Kind::modulo;  // of congruences
-                if (moduli && !match(b.kid(1), d.kid(1))) {
-                    all = false;
-                    break;
-                }
                 all = r == s && (same_difference(a, b, c, d, ordered) || (match(a, c) && match(b, d)));
             }
             if (all) return true;

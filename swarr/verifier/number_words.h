@@ -78,7 +78,8 @@ inline int64_t denominator_word(const Token& t) {
 
 inline void fold_number_words(std::vector<Token>& tokens) {
     auto wordy = [](const Token& t) {
-        return (t.kind == Tok::number && t.id) || t.s == "negative" || t.s == "minus" || t.s == "half";
+        return (t.kind == Tok::number && t.id) ||
+               (t.kind == Tok::word && (t.s == "negative" || t.s == "minus" || t.s == "half"));
     };
     if (std::none_of(tokens.begin(), tokens.end(), wordy)) return;
     std::vector<Token> out;

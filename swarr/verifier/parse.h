@@ -353,6 +353,11 @@ class Parser final : Factors {
         int fraction = 0;  // 1, 2: in the upper, lower part of \frac
         for (size_t start = at_;; at_++) {
             if (at_ - start > 24) return -1;
+            bool arithmetic =
+                is(Tok::word) &&
+                (look().s == "than" ||
+                 (at_ == start && (look().s == "squared" || look().s == "cubed" || look().s == "factorial")));
+            if (arithmetic) return -1;
             if (is(Tok::word) || is(Tok::function) || is(Tok::symbol)) {
                 std::string_view known = look().s;
                 if (const char* k = known_unit(look().s)) known = k;

@@ -139,7 +139,14 @@ struct Scalars {
         auto bare_log = [](const Node& n) {
             return n.kind == Kind::function && n.op == uint8_t(Fn::log) && n.count == 1;
         };
+        auto has = [](const Part& p, Kind kind) {
+            return any_node(*p.tree, p.node, [kind](const Node& n) { return n.kind == kind; });
+        };
         bool marked = any_node(*a.tree, a.node, marks) || any_node(*b.tree, b.node, marks);
+        bool other_marks = marked && has(a, Kind::percent) != has(b, Kind::percent) &&
+                           has(a, Kind::degree) != has(b, Kind::degree) &&
+                           has(a, Kind::percent) != has(a, Kind::degree);
+        marked = marked && !other_marks;  // 5% is not 5 degrees
         bool logs = any_node(*a.tree, a.node, bare_log) || any_node(*b.tree, b.node, bare_log);
         for (int ten = 0; ten <= int(logs); ten++)
             for (int drop = 0; drop <= int(marked); drop++)

@@ -18,17 +18,8 @@ int as_rank(double timeout, const std::function<void(CudaDevice<float>&, Comm<Cu
 }
 Launched launch(const std::string& tag, const std::string& setup = "true") {
     ScratchFolder dir;
-    return launch_by_file(dir, 2, tag, "export CUSIM_NCCL_TIMEOUT=30 CUSIM_DEVICES=2; " + setup);
+    return launch_by_file(dir, 2, test_case(tag), "export CUSIM_NCCL_TIMEOUT=30 CUSIM_DEVICES=2; " + setup);
 }
-// On a real machine the tests below need two cards; under cusim there are as many as one likes.
-bool two_devices() {
-    if (std::getenv("CUSIM_QUIET") || std::getenv("CUSIM_CHECK")) return true;
-    int count = 0;
-    if (cudaGetDeviceCount(&count) == cudaSuccess && count >= 2) return true;
-    std::printf("skipped: one GPU, two are needed\n");
-    return false;
-}
-
 }  // namespace
 
 TEST_CASE("rank: collectives on the device", "[.rank-cuda-collectives]") {
@@ -58,7 +49,7 @@ TEST_CASE("rank: collectives on the device", "[.rank-cuda-collectives]") {
     REQUIRE(code == 0);
 }
 TEST_CASE("comm: every collective, every type, on two devices", "[cuda][comm]") {
-    if (!two_devices()) return;
+    if (!several_devices()) return;
     all_well(launch("[.rank-cuda-collectives]"));
     all_well(
         launch("[.rank-cuda-collectives]", "export CUSIM_STREAMS=lazy:3"));  // nothing by luck of the order
@@ -92,7 +83,7 @@ TEST_CASE("rank: is killed on the device", "[.rank-cuda-killed]") {
     REQUIRE(code == 0);
 }
 TEST_CASE("comm: a late and a killed rank on a device are named", "[cuda][comm]") {
-    if (!two_devices()) return;
+    if (!several_devices()) return;
     const Launched late = launch("[.rank-cuda-sleeps]"), killed = launch("[.rank-cuda-killed]");
     INFO(late.all_err() << killed.all_err());
     CHECK(has(late.err[0],

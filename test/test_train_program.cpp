@@ -319,8 +319,7 @@ TEST_CASE("sft, train_gpt_swa: wrong use is one error and one hint", "[program]"
     says("sft", "--model m --data empty.jsonl", 1, "empty.jsonl: nothing to learn from");
     says("sft", "--model m --data data.jsonl --full-layers 0", 2,
          "--full-layers and --sink-tokens need --window");
-    says("sft", "--model m --data data.jsonl --device cuda", 1,
-         "--device cuda: ");
+    says("sft", "--model m --data data.jsonl --device cuda", 1, "--device cuda: ");
     says("sft", usual + "--batch-size 1000000000000", 2, "--batch-size: Value 1000000000000 not in range");
     says("sft", usual + "--max-tokens-per-pass 4294967297", 2, "--max-tokens-per-pass: Value 4294967297 not");
     says("sft", usual + "--lr nan", 2, "--lr: Value nan is not a finite number");

@@ -190,8 +190,9 @@ __global__ void __launch_bounds__(Block::threads)
                 lse[size_t(doc.start + i) * heads.H + h] =
                     total == 0 ? INFINITY : most[m][r] * heads.scale() + logf(total);
         }
-        store_rows<E>(out + (size_t(doc.start + q) * heads.H + h) * heads.E, heads.H * heads.E, doc.length - q,
-                      heads.E, queries + (warp * rows + 16 * m) * E, o[m], inverse[0], inverse[1]);
+        store_rows<E>(out + (size_t(doc.start + q) * heads.H + h) * heads.E, heads.H * heads.E,
+                      doc.length - q, heads.E, queries + (warp * rows + 16 * m) * E, o[m], inverse[0],
+                      inverse[1]);
     }
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("cuda: sizes without a kernel are refused before training", "[cuda][pr
     auto refused = [&](const char* key, int value, const std::string& what) {
         const std::string folder = dir / key + std::to_string(value);
         make_folders(folder);
-        std::filesystem::copy("data/ledger/base", folder, std::filesystem::copy_options::overwrite_existing);
+        std::filesystem::copy("data/ledger/base", folder, std::filesystem::copy_options::recursive);
         Json config = read_json(folder + "/config.json");
         config[key] = value;
         std::ofstream(folder + "/config.json") << config;

@@ -17,6 +17,8 @@ void exp2_lanes(Warp& w, const Inst& i) {
 
 }  // namespace
 
-Handler exp2_handler(bool ftz) { return ftz ? exp2_lanes<true> : exp2_lanes<false>; }
+Handler exp2_handler(bool ftz) {
+    return ftz ? exp2_lanes<true> : exp2_lanes<false>;
+}
 
 }  // namespace cusim

@@ -147,10 +147,10 @@ void votes() {
     VOTE("uni", t < 32, 1)
     VOTE("uni", t < 3, 0)
 #undef VOTE
-        each(
-            "vote.sync.ballot.b32", 32,
-            [] __device__(u32 t) -> u64 { return __ballot_sync(0xffffffff, hash(t) & 1); },
-            [](u32) { return lanes_where(~0u, [](u32 t) { return bool(hash(t) & 1); }); });
+    each(
+        "vote.sync.ballot.b32", 32,
+        [] __device__(u32 t) -> u64 { return __ballot_sync(0xffffffff, hash(t) & 1); },
+        [](u32) { return lanes_where(~0u, [](u32 t) { return bool(hash(t) & 1); }); });
     each(
         "vote.sync.ballot.b32 with a negated predicate and a mask", 32,
         [] __device__(u32 t) -> u64 {

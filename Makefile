@@ -32,7 +32,8 @@ LIBS := $(filter -L% -l% -Wl%,$(MPI_WRAPPER))
 endif
 
 PROGRAMS := train_gpt_swa sft rl_cispo eval locality tokenizer
-TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(wildcard test/*.cpp))
+# Under sanitizers without the tests that only drive programs.
+TESTS := $(patsubst test/%.cpp,$(BUILD)/test/%.o,$(filter-out $(if $(filter 1,$(SANITIZE)),%_program.cpp %_comm.cpp %_download.cpp),$(wildcard test/*.cpp)))
 BENCHES := $(patsubst dev/bench/%.cpp,$(BUILD)/bench/%,$(filter-out %/bench_gpu.cpp,$(wildcard dev/bench/bench_*.cpp)))
 
 # The programs are C++ with or without CUDA. With it they also see the launchers (SWARR_CUDA) and are linked with the
@@ -126,7 +127,9 @@ $(BUILD)/test/cuda/all: $(CUDA_TESTS) $(BUILD)/test/main.o $(KERNELS)
 .PHONY: test-cuda
 ifeq ($(CUDA),1)
 test-cuda: cusim programs $(BUILD)/test/cuda/all $(BUILD)/demo/demo
-	CUSIM_QUIET=1 CUSIM_CHECK=race,init LD_LIBRARY_PATH=build/cusim SWARR_BIN=$(BIN) $(BUILD)/test/cuda/all $(TEST_ARGS)
+	@export CUSIM_QUIET=1 CUSIM_CHECK=race,init LD_LIBRARY_PATH=build/cusim SWARR_BIN=$(BIN); test="$(BUILD)/test/cuda/all"; \
+	echo "$$test (two processes, race and init checks)"; \
+	$$test "[program],[comm],[generate]" & first=$$!; $$test "~[program]~[comm]~[generate]" && wait $$first
 	CUSIM_QUIET=1 LD_LIBRARY_PATH=build/cusim $(BUILD)/demo/demo --bin $(BIN) --tiny --device cuda >$(BUILD)/demo/tiny_cuda.log || { tail -n 40 $(BUILD)/demo/tiny_cuda.log; exit 1; }
 else
 test-cuda:

@@ -129,7 +129,7 @@ ifeq ($(CUDA),1)
 test-cuda: cusim programs $(BUILD)/test/cuda/all $(BUILD)/demo/demo
 	@export CUSIM_QUIET=1 CUSIM_CHECK=race,init LD_LIBRARY_PATH=build/cusim SWARR_BIN=$(BIN); test="$(BUILD)/test/cuda/all"; \
 	echo "$$test (two processes, race and init checks)"; \
-	$$test "[program],[comm],[generate]" & first=$$!; $$test "~[program]~[comm]~[generate]" && wait $$first
+	$$test "[cuda][program],[cuda][comm],[cuda][generate]" & first=$$!; $$test "[cuda]~[program]~[comm]~[generate]" && wait $$first
 	CUSIM_QUIET=1 LD_LIBRARY_PATH=build/cusim $(BUILD)/demo/demo --bin $(BIN) --tiny --device cuda >$(BUILD)/demo/tiny_cuda.log || { tail -n 40 $(BUILD)/demo/tiny_cuda.log; exit 1; }
 else
 test-cuda:
